@@ -68,7 +68,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
 
 
 def test_only_a_rule_with_a_passing_and_no_failing_test_counts(tree: Tree) -> None:
-    # given: one rule that holds, one proven and broken at once, one skipped, two expected to fail, one leaking
+    # given: one rule that holds, one proven and broken at once, one skipped, two expected to fail, one leaky
     tree.write(
         "test_a.py",
         "@pytest.fixture\n"
