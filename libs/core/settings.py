@@ -1,0 +1,109 @@
+"""Settings of a service: one frozen class each, read once from the environment and passed down.
+
+Called by services/*/settings.py (which subclass ServiceSettings) and services/*/app.py (which reads them).
+A variable is looked up under the service's prefix first (``LEDGER_KAFKA__BOOTSTRAP``), then under the shared
+one (``KENARI_KAFKA__BOOTSTRAP``).
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from libs.core.errors import ConfigError
+
+SHARED_PREFIX = "KENARI_"
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class Part(BaseModel):
+    """Base of a group of settings that several services share."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KafkaSettings(Part):
+    """The broker and how this process talks to it. Times in milliseconds."""
+
+    bootstrap: str = "127.0.0.1:9092"
+    # Off where the broker does not know idempotent producers; consumers never rely on it.
+    idempotence: bool = False
+    request_timeout_ms: int = Field(40_000, ge=1_000)
+    # How long a crashed consumer's records wait before another takes them over.
+    session_timeout_ms: int = Field(10_000, ge=1_000)
+    spool_dir: Path = Path("build/spool")
+
+
+class DatabaseSettings(Part):
+    """One database and role of this service's own."""
+
+    dsn: SecretStr
+    pool_max: int = Field(4, ge=1, le=64)
+
+
+class RpcSettings(Part):
+    """Where this service listens for gRPC."""
+
+    host: str = "127.0.0.1"
+    port: Port
+    # Lets grpcurl and the like list the methods; off in production.
+    reflection: bool = False
+
+
+class OpsSettings(Part):
+    """Where this service serves /live, /ready, /metrics, /asyncapi and /version."""
+
+    host: str = "127.0.0.1"
+    port: Port
+
+
+class TelemetrySettings(Part):
+    """Logs and traces. Spans go to ``otlp_endpoint`` if set, else to ``trace_file`` if set, else nowhere."""
+
+    log_level: str = "INFO"
+    trace_ratio: float = Field(1.0, ge=0, le=1)
+    otlp_endpoint: str | None = None
+    trace_file: Path | None = None
+
+
+class ServiceSettings(BaseSettings):
+    """Base of every service's settings; a subclass sets its ``env_prefix`` and adds what it needs."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_nested_delimiter="__")
+
+    NAME: ClassVar[str]
+
+    kafka: KafkaSettings = KafkaSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    shutdown_grace_s: float = Field(10.0, ge=0)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, EnvSettingsSource(settings_cls, env_prefix=SHARED_PREFIX)
+
+    @classmethod
+    def read(cls, **values: Any) -> Self:
+        """Read the environment; raise ConfigError with one line per wrong or missing variable."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            prefix = str(cls.model_config.get("env_prefix", ""))
+            lines = [
+                f"{prefix}{'__'.join(str(part) for part in item['loc']).upper()}: {item['msg']}"
+                for item in error.errors()
+            ]
+            raise ConfigError("\n".join(lines)) from error
+
+    def masked(self) -> dict[str, Any]:
+        """All values for people, secrets masked."""
+        dumped: dict[str, Any] = self.model_dump(mode="json")
+        return dumped

@@ -1,0 +1,33 @@
+"""Events of the accounts service: keys and limits. Read by the edge (keys) and the limiter (settings)."""
+
+from typing import ClassVar, Literal
+
+from libs.events.base import EventData
+
+
+class KeyChanged(EventData):
+    """The whole present state of one API key; never the key itself."""
+
+    TYPE: ClassVar[str] = "accounts.key_changed.v1"
+
+    key_id: str
+    key_hash: str
+    account_id: str
+    status: Literal["active", "revoked"]
+    account_status: Literal["active", "suspended"]
+    expires_at_ms: int = 0
+    label: str = ""
+    version: int
+    models: tuple[str, ...] = ()
+    shared: bool = False
+    created_at_ms: int = 0
+
+
+class SettingsChanged(EventData):
+    """Limits set on one account; 0 means the limiter's default."""
+
+    TYPE: ClassVar[str] = "accounts.settings_changed.v1"
+
+    account_id: str
+    version: int
+    requests_per_minute: int = 0

@@ -1,0 +1,68 @@
+"""Events of the router: the catalogue and the health of upstreams. Read by the edge and the ledger."""
+
+from typing import ClassVar, Literal
+
+from libs.events.base import EventData
+
+
+class PriceLine(EventData):
+    """One billable item of a model, as ``pricing_lines`` shows it (contract: Models and pricing)."""
+
+    TYPE: ClassVar[str] = "router.price_line.v1"
+
+    endpoint: str
+    billable: str
+    unit: str
+    variant: str | None = None
+    micro_idr: int
+
+
+class Price(EventData):
+    """A price version, in micro-Rupiah per million tokens. A version never changes."""
+
+    TYPE: ClassVar[str] = "router.price.v1"
+
+    version: str
+    input: int
+    output: int
+    cache_read: int | None = None
+    cache_write: int | None = None
+
+
+class ModelPublished(EventData):
+    """One model as it is for sale now. A tombstone on the same key takes it from the list."""
+
+    TYPE: ClassVar[str] = "router.model_published.v1"
+
+    id: str
+    version: int
+    vendor: str
+    name: str
+    free: bool
+    endpoints: tuple[str, ...]
+    input_modalities: tuple[str, ...] = ("text",)
+    output_modalities: tuple[str, ...] = ("text",)
+    context_length: int | None = None
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+    reasoning: bool | None = None
+    reasoning_options: tuple[str, ...] = ()
+    reasoning_toggle: bool = False
+    tool_call: bool | None = None
+    price: Price
+    price_lines: tuple[PriceLine, ...] = ()
+    free_rpm: int | None = None
+    free_daily: int | None = None
+    sunset_at: int | None = None
+
+
+class UpstreamHealth(EventData):
+    """Whether an upstream (provider and credential) takes requests."""
+
+    TYPE: ClassVar[str] = "router.upstream_health_changed.v1"
+
+    upstream_id: str
+    version: int
+    state: Literal["healthy", "cooling", "probing"]
+    until_ms: int = 0
+    reason: str = ""

@@ -1,0 +1,88 @@
+"""Metrics, declared before they are used.
+
+Called by every service's telemetry.py (declares) and by code that counts (uses). Built on prometheus_client:
+recording through OpenTelemetry's metric instruments cost 9 to 13 us each on the hot path, this about 1 us.
+Names follow ``kenari.<service>.<noun>.<measure>`` and become ``kenari_<service>_<noun>_<measure>`` when scraped.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+# Labels with one value per account, key or request would grow without bound.
+FORBIDDEN_LABELS = frozenset({"account", "account_id", "key", "key_id", "request_id"})
+
+LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A metric's name, meaning and labels."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.name.startswith("kenari."):
+            raise ValueError(f"metric {self.name} must start with kenari.")
+        if forbidden := FORBIDDEN_LABELS.intersection(self.labels):
+            raise ValueError(f"metric {self.name} may not have labels {sorted(forbidden)}")
+
+    @property
+    def exported(self) -> str:
+        """The name as Prometheus stores it, without a counter's ``_total``."""
+        return self.name.replace(".", "_")
+
+
+@dataclass(frozen=True)
+class CounterSpec(Spec):
+    """Only grows; scraped as ``<name>_total``."""
+
+
+@dataclass(frozen=True)
+class GaugeSpec(Spec):
+    """Goes up and down."""
+
+
+@dataclass(frozen=True)
+class HistogramSpec(Spec):
+    """A distribution; the unit is the name's last part (``seconds``, ``bytes``, ...)."""
+
+    buckets: tuple[float, ...] = LATENCY_S
+
+
+class Metrics:
+    """The metrics of one service in one process; each spec becomes one collector of its registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._made: dict[str, Counter | Gauge | Histogram] = {}
+
+    def counter(self, spec: CounterSpec) -> Counter:
+        made = self._made.get(spec.name)
+        if made is None:
+            made = self._made[spec.name] = Counter(spec.exported, spec.help, spec.labels, registry=self._registry)
+        assert isinstance(made, Counter)
+        return made
+
+    def gauge(self, spec: GaugeSpec, value: Callable[[], float] | None = None) -> Gauge:
+        """A gauge; with ``value`` it is read at scrape time instead of being set."""
+        made = self._made.get(spec.name)
+        if made is None:
+            made = self._made[spec.name] = Gauge(spec.exported, spec.help, spec.labels, registry=self._registry)
+        assert isinstance(made, Gauge)
+        if value is not None:
+            made.set_function(value)
+        return made
+
+    def histogram(self, spec: HistogramSpec) -> Histogram:
+        made = self._made.get(spec.name)
+        if made is None:
+            made = self._made[spec.name] = Histogram(
+                spec.exported, spec.help, spec.labels, registry=self._registry, buckets=spec.buckets
+            )
+        assert isinstance(made, Histogram)
+        return made

@@ -1,0 +1,1 @@
+"""The services of kenari; each knows the others only over the wire."""
