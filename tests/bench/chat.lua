@@ -1,0 +1,18 @@
+-- wrk script: post a chat completion over and over, print the outcome as one line "RESULT {json}".
+-- Called by tests/bench/load.py, which sets BENCH_BODY (the request body) and BENCH_HEADERS
+-- ("name: value" lines). For a stream, latency is the time to the last byte.
+
+wrk.method = "POST"
+wrk.body = os.getenv("BENCH_BODY")
+for line in string.gmatch(os.getenv("BENCH_HEADERS"), "[^\n]+") do
+  local name, value = string.match(line, "^([^:]+): (.*)$")
+  wrk.headers[name] = value
+end
+
+function done(summary, latency, requests)
+  local errors = summary.errors
+  io.write(string.format(
+    '\nRESULT {"requests":%d,"seconds":%.6f,"p50_ms":%.4f,"p99_ms":%.4f,"bad_status":%d,"socket_errors":%d}\n',
+    summary.requests, summary.duration / 1e6, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3,
+    errors.status, errors.connect + errors.read + errors.write + errors.timeout))
+end
