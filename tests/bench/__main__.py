@@ -18,7 +18,7 @@ _BUILD = Path(__file__).parents[2] / "build"
 _OUTPUT = _BUILD / "bench.json"
 _FULL = Effort(rounds=3, seconds=5, warm_up_s=2)
 _FULL_PEERS = Effort(rounds=3, seconds=4, warm_up_s=2)
-_QUICK = Effort(rounds=1, seconds=2, warm_up_s=1)
+_QUICK = Effort(rounds=1, seconds=1.5, warm_up_s=1)
 
 
 def main(arguments: list[str]) -> int:
