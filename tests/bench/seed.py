@@ -5,10 +5,13 @@ Called by tests.bench.gateway once the services answer.
 import uuid
 
 import grpc
+
+import libs  # noqa: F401  (puts the generated code on the path)
+
+# isort: split
 from kenari.accounts.v1 import accounts_pb2, accounts_pb2_grpc
 from kenari.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 
-import libs  # noqa: F401  (puts the generated code on the path)
 from libs.core.money import PER_RUPIAH
 from tests.bench.load import BenchError
 
