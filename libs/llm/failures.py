@@ -1,0 +1,115 @@
+"""What can go wrong with a chat: a request we refuse, and a provider that fails. No provider text leaves here.
+
+Raised by ``formats`` and ``providers``; the edge turns each into an ``ApiError`` that a format renders.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from libs.core.errors import KenariError
+
+
+class ApiError(Struct, frozen=True, kw_only=True):
+    """An error as a client is to see it, before a format gives it its envelope (contract: Errors)."""
+
+    status: int
+    code: str
+    message: str
+    type: str = ""
+    """The OpenAI format's ``type``; empty means that it repeats ``code``."""
+    param: str | None = None
+
+
+class BadRequest(KenariError):
+    """The client's body breaks a rule; ``field`` is the path of the member at fault, for logs and tests."""
+
+    reason = "bad_request"
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+
+    def api_error(self) -> ApiError:
+        """400 ``bad_request``; ``param`` stays null outside the Usage endpoints."""
+        return ApiError(status=400, code="bad_request", message=self.message)
+
+
+class FailureKind(StrEnum):
+    """How an attempt at a provider failed; also the ``outcome`` of the attempts event."""
+
+    REJECTED = "rejected"  # it refused this request itself; the same request will not do better there
+    RATE_LIMITED = "rate_limited"
+    REFUSED = "refused"  # it let us not in: unreachable, or our credential is not accepted
+    TIMEOUT = "timeout"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"  # it began to answer and stopped before the end
+    JUNK = "junk"  # what came is not its format
+
+
+INTERRUPTED_MESSAGE = (
+    "the provider of this model stopped before the answer was complete; send the request again as a new request"
+)
+
+_OWN_STATUS = frozenset({403, 404, 413, 415, 422, 429})
+"""Statuses of a rejection that reach the client as they are; all others become 400."""
+
+_REJECTIONS = {
+    "invalid_request_error": "the provider of this model rejected the request as malformed or unsupported",
+    "context_length_exceeded": "the prompt plus max_tokens do not fit the context window of this model; "
+    "shorten the input, lower max_tokens or use a model with a longer context",
+    "model_not_found": "the provider does not serve this model right now; try later or use another model",
+    "content_policy_violation": "the provider of this model blocked the request under its content policy",
+    "prefill_unsupported": "this model cannot continue a message of the assistant; "
+    "end the conversation with a user or tool message",
+    "upstream_rejected": "the provider of this model rejected the request; "
+    "check the model id and the fields of the request",
+}
+_UNCLASSIFIED = "the provider of this model answered with a client error; check the request or try another model"
+_RATE_LIMITED = "the provider of this model limits requests right now; retry with backoff"
+_TIMED_OUT = "the provider of this model did not answer in time; retry with backoff"
+_FAILED = "the provider of this model could not answer; retry with backoff"
+
+
+class ProviderFailure(KenariError):
+    """An attempt at a provider that gave no (whole) answer.
+
+    ``status`` is the provider's HTTP status when one came, ``code`` the contract's code, ``retry_after_ms``
+    the wait the provider named. ``detail`` is for logs: identifiers only, never text, hosts or secrets.
+    """
+
+    def __init__(
+        self,
+        kind: FailureKind,
+        *,
+        status: int | None = None,
+        code: str = "upstream_error",
+        retry_after_ms: int | None = None,
+        detail: str = "",
+    ) -> None:
+        super().__init__(f"{kind} {detail}".rstrip(), reason=kind.value)
+        self.kind = kind
+        self.status = status
+        self.code = code
+        self.retry_after_ms = retry_after_ms
+        self.detail = detail
+
+    def api_error(self, *, streaming: bool = False) -> ApiError:
+        """The client's view. ``streaming``: bytes of the answer are already out (contract: Errors in a stream)."""
+        if self.kind is FailureKind.REJECTED and self.code in _REJECTIONS:
+            status = self.status if self.status in _OWN_STATUS else 400
+            # In a stream the Errors page gives every chat failure the type upstream_error.
+            kind = "upstream_error" if streaming else "invalid_request_error"
+            return ApiError(status=status or 400, code=self.code, type=kind, message=_REJECTIONS[self.code])
+        if streaming:
+            return ApiError(status=503, code="stream_interrupted", type="upstream_error", message=INTERRUPTED_MESSAGE)
+        match self.kind:
+            case FailureKind.REJECTED:
+                return ApiError(status=400, code="upstream_error", message=_UNCLASSIFIED)
+            case FailureKind.RATE_LIMITED:
+                return ApiError(status=429, code="upstream_error", message=_RATE_LIMITED)
+            case FailureKind.TIMEOUT:
+                return ApiError(status=503, code="upstream_error", message=_TIMED_OUT)
+            case _:
+                return ApiError(status=503, code="upstream_error", message=_FAILED)

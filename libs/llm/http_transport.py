@@ -1,0 +1,166 @@
+"""Calls to providers over HTTP/1.1, kept cheap: one pooled session per provider address and process.
+
+Made once by the edge; adapters use it through ``Transport``. The only module that knows the HTTP client.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+
+import aiohttp
+from yarl import URL
+
+from libs.llm.failures import FailureKind, ProviderFailure
+from libs.llm.transport import Call, Reply
+
+_POOL_KEEPALIVE_S = 75.0
+_DNS_CACHE_S = 60
+_DRAIN_S = 0.5
+"""How long an answer's framing may take to end after its last event before the connection is given up."""
+
+_REFUSED = (aiohttp.ClientConnectorError, aiohttp.ClientSSLError)
+_SKIPPED_HEADERS = ("User-Agent", "Accept-Encoding")
+
+
+class HttpTransport:
+    """Connections have no limit of their own: the edge's admission decides how many calls there are."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, aiohttp.ClientSession] = {}
+        self._urls: dict[tuple[str, str], URL] = {}
+
+    async def start(self) -> None:
+        """Nothing to do: sessions open with the first call to an address."""
+
+    async def stop(self) -> None:
+        """Close all connections, those in use included."""
+        sessions = list(self._sessions.values())
+        self._sessions.clear()
+        for session in sessions:
+            await session.close()
+
+    def problem(self) -> str | None:
+        """A provider that is away never makes the edge unready."""
+        return None
+
+    @asynccontextmanager
+    async def send(self, call: Call) -> AsyncGenerator[Reply, None]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + call.connect_s + call.first_byte_s
+        reply = _HttpReply(await self._open(call, deadline), loop, deadline, call.idle_s)
+        try:
+            yield reply
+            await reply.drain()
+        finally:
+            reply.close()
+
+    async def _open(self, call: Call, deadline: float) -> aiohttp.ClientResponse:
+        """Send the call and wait for the head of the answer."""
+        session = self._session(call.base_url)
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await session.post(
+                    self._url(call),
+                    data=call.body,
+                    headers=call.headers,
+                    allow_redirects=False,
+                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=call.connect_s),
+                )
+        except TimeoutError:
+            raise ProviderFailure(FailureKind.TIMEOUT, detail="no answer in time") from None
+        except _REFUSED as error:
+            raise ProviderFailure(FailureKind.REFUSED, detail=type(error).__name__) from None
+        except aiohttp.ClientResponseError:
+            raise ProviderFailure(FailureKind.JUNK, detail="not HTTP") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise ProviderFailure(FailureKind.REFUSED, detail=type(error).__name__) from None
+
+    def _session(self, base_url: str) -> aiohttp.ClientSession:
+        session = self._sessions.get(base_url)
+        if session is None:
+            session = self._sessions[base_url] = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0, keepalive_timeout=_POOL_KEEPALIVE_S, ttl_dns_cache=_DNS_CACHE_S
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                skip_auto_headers=_SKIPPED_HEADERS,
+                trust_env=False,
+            )
+        return session
+
+    def _url(self, call: Call) -> URL:
+        key = (call.base_url, call.path)
+        url = self._urls.get(key)
+        if url is None:
+            url = self._urls[key] = URL(call.base_url.rstrip("/") + call.path)
+        return url
+
+
+class _HttpReply:
+    """One answer while it arrives, watched by a single timer that is set anew only when it fires."""
+
+    def __init__(
+        self,
+        response: aiohttp.ClientResponse,
+        loop: asyncio.AbstractEventLoop,
+        deadline: float,
+        idle_s: float,
+    ) -> None:
+        self._response = response
+        self._loop = loop
+        self._idle_s = idle_s
+        self._deadline = deadline
+        self._timer = loop.call_at(deadline, self._look)
+        self._reading = self._timed_out = False
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    async def read(self) -> bytes:
+        self._reading = True
+        try:
+            data = await self._response.content.readany()
+        except (aiohttp.ClientError, OSError) as error:
+            kind = FailureKind.TIMEOUT if self._timed_out else FailureKind.INTERRUPTED
+            raise ProviderFailure(kind, status=self.status, detail=type(error).__name__) from None
+        finally:
+            self._reading = False
+            self._deadline = self._loop.time() + self._idle_s
+        return data
+
+    async def read_all(self, limit: int) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while data := await self.read():
+            size += len(data)
+            if size > limit:
+                raise ProviderFailure(FailureKind.JUNK, status=self.status, detail="body too long")
+            parts.append(data)
+        return b"".join(parts)
+
+    async def drain(self) -> None:
+        """Let the framing end, so that the connection can serve the next call."""
+        content = self._response.content
+        if content.at_eof():
+            return
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                while not content.at_eof():
+                    await content.readany()
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            pass
+
+    def close(self) -> None:
+        """Give the connection back when the answer is over, else close it."""
+        self._timer.cancel()
+        self._response.close()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        if now < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._look)
+        elif self._reading:
+            self._timed_out = True
+            self._response.close()
+        else:
+            # The reader is busy with a slow client: that silence is not the provider's.
+            self._timer = self._loop.call_at(now + self._idle_s, self._look)

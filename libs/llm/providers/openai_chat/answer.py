@@ -1,0 +1,81 @@
+"""Reads a whole answer of an OpenAI-format provider.
+
+Called by the adapter; pure.
+"""
+
+from typing import Any
+
+from msgspec import DecodeError, Raw, Struct
+from msgspec.json import Decoder, encode
+
+from libs.llm.canonical import Answer, ToolCall
+from libs.llm.failures import FailureKind, ProviderFailure
+from libs.llm.providers.openai_chat.wire import BROKEN_OFF, Call, finish_reason, usage_of
+from libs.llm.providers.rejections import failure_in_answer
+
+
+class _Message(Struct):
+    content: str | list[dict[str, Any]] | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[Call] | None = None
+
+
+class _Choice(Struct):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Completion(Struct):
+    choices: list[_Choice] | None = None
+    usage: Raw | None = None
+    error: Raw | None = None
+
+
+_decode = Decoder(_Completion).decode
+
+
+def read_answer(body: bytes) -> Answer:
+    """The answer in a 200's body; raises ``ProviderFailure`` for an error object and for anything else."""
+    try:
+        wire = _decode(body)
+    except (DecodeError, RecursionError, UnicodeDecodeError):
+        raise ProviderFailure(FailureKind.JUNK, status=200, detail="body is not an answer") from None
+    if wire.error is not None and bytes(wire.error) != b"null":
+        raise failure_in_answer(bytes(wire.error))
+    if not wire.choices:
+        raise ProviderFailure(FailureKind.JUNK, status=200, detail="answer without choices")
+    choice = wire.choices[0]
+    if choice.finish_reason in BROKEN_OFF:
+        raise ProviderFailure(FailureKind.INTERRUPTED, status=200, detail="finish reason error")
+    message = choice.message
+    calls = [_tool_call(call, place) for place, call in enumerate(message.tool_calls or [])]
+    return Answer(
+        text=_text(message),
+        reasoning=message.reasoning_content or message.reasoning,
+        tool_calls=calls,
+        finish_reason=finish_reason(choice.finish_reason, called=bool(calls)),
+        usage=usage_of(wire.usage),
+    )
+
+
+def _text(message: _Message) -> str | None:
+    content = message.content
+    if isinstance(content, list):
+        content = "".join(part["text"] for part in content if isinstance(part.get("text"), str))
+    return content or message.refusal or content
+
+
+def _tool_call(call: Call, place: int) -> ToolCall:
+    function = call.function
+    if function is None or not function.name:
+        raise ProviderFailure(FailureKind.JUNK, status=200, detail="tool call without a name")
+    return ToolCall(call.id or f"call_{place}", function.name, arguments_text(function.arguments) or "{}")
+
+
+def arguments_text(arguments: Any) -> str:
+    """Arguments as the JSON text clients expect, also from servers that send the object itself."""
+    if arguments is None:
+        return ""
+    return arguments if isinstance(arguments, str) else encode(arguments).decode()

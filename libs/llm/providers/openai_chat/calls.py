@@ -1,0 +1,60 @@
+"""Follows the function calls of one stream: pieces in, one start per call and its arguments out.
+
+Called by the stream decoder for deltas with ``tool_calls``.
+"""
+
+from libs.llm.canonical import StreamEvent, ToolCallDelta, ToolCallStart
+from libs.llm.failures import FailureKind, ProviderFailure
+from libs.llm.providers.openai_chat.wire import Call, arguments_text
+
+
+class _Open:
+    __slots__ = ("has_arguments", "id", "index")
+
+    def __init__(self, index: int, id: str | None) -> None:
+        self.index = index
+        self.id = id
+        self.has_arguments = False
+
+
+class CallTracker:
+    """Numbers calls from 0 in order of appearance, whatever indexes (or none) the provider uses."""
+
+    def __init__(self) -> None:
+        self._by_place: dict[int, _Open] = {}
+        self._count = 0
+
+    @property
+    def called(self) -> bool:
+        return self._count > 0
+
+    def add(self, pieces: list[Call], events: list[StreamEvent]) -> None:
+        """Append what ``pieces`` say; raises ``ProviderFailure`` junk for arguments of no known call."""
+        for piece in pieces:
+            place = piece.index or 0
+            call = self._by_place.get(place)
+            name = piece.function.name if piece.function else None
+            # Some servers number every call 0 and tell them apart by id alone.
+            if call is None or (name and piece.id and piece.id != call.id):
+                call = self._open(place, piece.id, name, events)
+            arguments = arguments_text(piece.function.arguments) if piece.function else ""
+            if arguments:
+                call.has_arguments = True
+                events.append(ToolCallDelta(call.index, arguments))
+
+    def finish(self, events: list[StreamEvent]) -> None:
+        """A call without parameters still needs arguments that are JSON."""
+        for call in self._by_place.values():
+            if not call.has_arguments:
+                events.append(ToolCallDelta(call.index, "{}"))
+
+    def _open(self, place: int, id: str | None, name: str | None, events: list[StreamEvent]) -> _Open:
+        if not name:
+            raise ProviderFailure(FailureKind.JUNK, status=200, detail="tool call without a name")
+        before = self._by_place.pop(place, None)
+        if before is not None and not before.has_arguments:
+            events.append(ToolCallDelta(before.index, "{}"))
+        call = self._by_place[place] = _Open(self._count, id)
+        self._count += 1
+        events.append(ToolCallStart(call.index, id or f"call_{call.index}", name))
+        return call

@@ -1,0 +1,99 @@
+"""The parts of OpenAI-format answers that whole answers and chunks share: usage, finish reasons, calls.
+
+Called by the decoders beside it.
+"""
+
+from typing import Annotated, Any
+
+from msgspec import DecodeError, Meta, Raw, Struct
+from msgspec.json import Decoder
+
+from libs.llm.canonical import FinishReason, Usage
+
+_FINISH_REASONS = {
+    "stop": FinishReason.STOP,
+    "length": FinishReason.LENGTH,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "content_filter": FinishReason.CONTENT_FILTER,
+    # Spellings of servers that are OpenAI's in the rest.
+    "max_tokens": FinishReason.LENGTH,
+    "model_length": FinishReason.LENGTH,
+    "function_call": FinishReason.TOOL_CALLS,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "safety": FinishReason.CONTENT_FILTER,
+    "sensitive": FinishReason.CONTENT_FILTER,
+}
+BROKEN_OFF = frozenset({"error", "network_error", "insufficient_system_resource"})
+"""Finish reasons that say that the provider failed in the middle of the answer."""
+
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class _PromptDetails(Struct, gc=False):
+    cached_tokens: _Count | None = None
+    cache_write_tokens: _Count | None = None
+
+
+class _CompletionDetails(Struct, gc=False):
+    reasoning_tokens: _Count | None = None
+
+
+class _Usage(Struct, gc=False):
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
+    total_tokens: _Count | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
+    prompt_cache_hit_tokens: _Count | None = None
+
+
+_decode_usage = Decoder(_Usage | None).decode
+
+
+class Function(Struct, gc=False):
+    """A called function, or a piece of one."""
+
+    name: str | None = None
+    arguments: Any = None
+
+
+class Call(Struct, gc=False):
+    """A tool call, or a piece of one."""
+
+    index: int | None = None
+    id: str | None = None
+    function: Function | None = None
+
+
+def finish_reason(value: str | None, *, called: bool) -> FinishReason:
+    """The contract's reason for a provider's own; a call made under ``stop`` still ends in ``tool_calls``."""
+    reason = _FINISH_REASONS.get((value or "stop").lower(), FinishReason.STOP)
+    return FinishReason.TOOL_CALLS if called and reason is FinishReason.STOP else reason
+
+
+def usage_of(raw: Raw | None) -> Usage | None:
+    """The token counts; None when absent, all zero or unusable, so that the caller estimates instead."""
+    if raw is None:
+        return None
+    try:
+        wire = _decode_usage(raw)
+    except DecodeError:
+        return None
+    if wire is None or wire.prompt_tokens is None or wire.completion_tokens is None:
+        return None
+    prompt, completion = wire.prompt_tokens, wire.completion_tokens
+    if not prompt and not completion:
+        return None
+    details = wire.prompt_tokens_details or _PromptDetails()
+    cached = min(details.cached_tokens or wire.prompt_cache_hit_tokens or 0, prompt)
+    reasoning = (wire.completion_tokens_details or _CompletionDetails()).reasoning_tokens or 0
+    # Some servers count reasoning beside the completion: then only all three make up the total.
+    if reasoning and wire.total_tokens == prompt + completion + reasoning:
+        completion += reasoning
+    return Usage(
+        prompt=prompt,
+        completion=completion,
+        cached=cached,
+        cache_write=min(details.cache_write_tokens or 0, prompt - cached),
+        reasoning=min(reasoning, completion),
+    )
