@@ -6,6 +6,7 @@ import argparse
 import shutil
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from deploy.local import DirectoryLock, LocalServerError
@@ -18,7 +19,7 @@ _BUILD = Path(__file__).parents[2] / "build"
 _OUTPUT = _BUILD / "bench.json"
 _FULL = Effort(rounds=3, seconds=5, warm_up_s=2)
 _FULL_PEERS = Effort(rounds=3, seconds=4, warm_up_s=2)
-_QUICK = Effort(rounds=1, seconds=1.5, warm_up_s=1)
+_QUICK = Effort(rounds=1, seconds=2, warm_up_s=1, repeat_disturbed=False)
 
 
 def main(arguments: list[str]) -> int:
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> int:
     full = _FULL if options.what == "run" else _FULL_PEERS
     effort = _QUICK if options.quick else full
     if options.rounds:
-        effort = Effort(options.rounds, effort.seconds, effort.warm_up_s)
+        effort = replace(effort, rounds=options.rounds)
     # So that everything started is stopped, as on Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:

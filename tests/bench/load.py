@@ -92,7 +92,7 @@ def require_tools() -> None:
 
 
 def run_load(
-    target: Target, case: Case, seconds: float, provider: Mapping[str, Sequence[int]], script: Path = _SCRIPT
+    target: Target, case: Case, seconds: int, provider: Mapping[str, Sequence[int]], script: Path = _SCRIPT
 ) -> Sample:
     """Load `target` and wait until it has finished what it does after the answers (settling, events).
 
@@ -116,8 +116,8 @@ def run_load(
     return Sample(outcome, {name: ms / answered for name, ms in spent.items()}, strangers)
 
 
-def _run_wrk(target: Target, case: Case, seconds: float, script: Path) -> Outcome:
-    command = ["wrk", "-t1", f"-c{case.connections}", f"-d{seconds:g}s", "--timeout=20s", f"--script={script}"]
+def _run_wrk(target: Target, case: Case, seconds: int, script: Path) -> Outcome:
+    command = ["wrk", "-t1", f"-c{case.connections}", f"-d{seconds}s", "--timeout=20s", f"--script={script}"]
     headers = "\n".join(f"{name}: {value}" for name, value in _headers(target).items())
     try:
         done = subprocess.run(
@@ -130,7 +130,7 @@ def _run_wrk(target: Target, case: Case, seconds: float, script: Path) -> Outcom
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise BenchError(f"{target.name}: wrk did not end {seconds + 30:g} s after its start") from None
+        raise BenchError(f"{target.name}: wrk did not end {seconds + 30} s after its start") from None
     return parse_outcome(done.stdout, done.stderr)
 
 

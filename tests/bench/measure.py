@@ -20,11 +20,15 @@ MARKED_STRANGERS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to measure: `rounds` over all steps, `seconds` of load a step, a warm-up before the first."""
+    """How long to measure: `rounds` over all steps, `seconds` of load a step, a warm-up before the first.
+
+    repeat_disturbed: take a step once more when others were at work on the machine.
+    """
 
     rounds: int
-    seconds: float
-    warm_up_s: float
+    seconds: int
+    warm_up_s: int
+    repeat_disturbed: bool = True
 
     def expected_s(self, steps: int) -> float:
         """About how long `steps` steps take on a machine of their own, pauses included; at most twice as long."""
@@ -59,7 +63,7 @@ def run_rounds(
     steps: Sequence[Step],
     effort: Effort,
     provider: Mapping[str, Sequence[int]],
-    loader: Callable[[Target, Case, float, Mapping[str, Sequence[int]]], Sample] = load.run_load,
+    loader: Callable[[Target, Case, int, Mapping[str, Sequence[int]]], Sample] = load.run_load,
 ) -> Samples:
     """Take every step once a round, so that a slow minute of the machine hits all alike. Progress: stderr.
 
@@ -71,8 +75,8 @@ def run_rounds(
     for number in range(1, effort.rounds + 1):
         for target, case in steps:
             sample = loader(target, case, effort.seconds, provider)
-            # Once more when somebody else was at work; but a failed request is never dropped that way.
-            if sample.strangers > MARKED_STRANGERS and not sample.outcome.failed:
+            # A failed request is never dropped that way.
+            if effort.repeat_disturbed and sample.strangers > MARKED_STRANGERS and not sample.outcome.failed:
                 again = loader(target, case, effort.seconds, provider)
                 sample = min(sample, again, key=lambda one: (-one.outcome.failed, one.strangers))
             samples.setdefault((target.name, case.label), []).append(sample)

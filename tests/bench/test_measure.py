@@ -49,7 +49,7 @@ class _Loader:
         self.samples = list(samples)
         self.asked: list[tuple[str, str]] = []
 
-    def __call__(self, target: Target, case: Case, seconds: float, provider: Mapping[str, Sequence[int]]) -> Sample:
+    def __call__(self, target: Target, case: Case, seconds: int, provider: Mapping[str, Sequence[int]]) -> Sample:
         self.asked.append((target.name, case.label))
         return _sample(1, {}) if case.label == "warm-up" else self.samples.pop(0)
 
