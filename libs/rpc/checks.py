@@ -68,30 +68,27 @@ class CheckClient:
 
         A question is not sent later than its deadline; one that was sent may have had its effect all the same.
         """
+        return getattr(await self.begin(kind, question, timeout_s, traceparent), kind)
+
+    def begin(self, kind: str, question: Any, timeout_s: float, traceparent: str = "") -> "asyncio.Future[Any]":
+        """Ask without waiting: a future of the reply item, for callers that must not tie the question to a task."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if not self._connected:
-            raise CheckFailedError(f"no connection to {self._peer}", reason="unavailable")
+            future.set_exception(CheckFailedError(f"no connection to {self._peer}", reason="unavailable"))
+            return future
         if len(self._waiting) >= MAX_WAITING:
-            raise CheckFailedError(f"too many questions wait for {self._peer}", reason="overloaded")
+            future.set_exception(CheckFailedError(f"too many questions wait for {self._peer}", reason="overloaded"))
+            return future
         self._ids += 1
-        number = self._ids
-        item = self._item_type(id=number, timeout_ms=int(timeout_s * 1000), **{kind: question})
+        item = self._item_type(id=self._ids, timeout_ms=int(timeout_s * 1000), **{kind: question})
         if traceparent:
             item.traceparent = traceparent
         now = time.monotonic()
-        waiting = _Waiting(asyncio.get_running_loop().create_future(), now, now + timeout_s)
-        self._waiting[number] = waiting
+        self._waiting[self._ids] = _Waiting(future, now, now + timeout_s)
         if not self._outbox:
             self._wake.set()
         self._outbox.append(item)
-        try:
-            answer = await waiting.answer
-        except BaseException:
-            self._failed.observe(time.monotonic() - now)
-            raise
-        finally:
-            self._waiting.pop(number, None)
-        self._answered.observe(time.monotonic() - now)
-        return getattr(answer, kind)
+        return future
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._keep_open(), name=f"checks-{self._peer}")
@@ -157,28 +154,35 @@ class CheckClient:
         return waiting is not None and waiting.until > now
 
     def _take(self, replies: Iterable[Any]) -> None:
+        now = time.monotonic()
         for reply in replies:
-            waiting = self._waiting.get(reply.id)
+            waiting = self._waiting.pop(reply.id, None)
             if waiting is None or waiting.answer.done():
                 continue
             if reply.failure:
                 waiting.answer.set_exception(CheckFailedError(f"{self._peer}: {reply.failure}", reason=reply.failure))
+                self._failed.observe(now - waiting.started)
             else:
                 waiting.answer.set_result(reply)
+                self._answered.observe(now - waiting.started)
+
+    def _fail(self, number: int, message: str, reason: str) -> None:
+        waiting = self._waiting.pop(number)
+        if not waiting.answer.done():
+            waiting.answer.set_exception(CheckFailedError(f"{self._peer} {message}", reason=reason))
+            self._failed.observe(time.monotonic() - waiting.started)
 
     def _fail_all(self, reason: str) -> None:
-        for waiting in self._waiting.values():
-            if not waiting.answer.done():
-                waiting.answer.set_exception(CheckFailedError(f"{self._peer}: {reason}", reason=reason))
+        for number in list(self._waiting):
+            self._fail(number, f"is {reason}", reason)
 
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
             now = time.monotonic()
-            for waiting in self._waiting.values():
-                if waiting.until <= now and not waiting.answer.done():
-                    late = CheckFailedError(f"{self._peer} did not answer in time", reason="deadline")
-                    waiting.answer.set_exception(late)
+            # A cancelled asker leaves its question behind; it goes with the late ones.
+            for number in [number for number, waiting in self._waiting.items() if waiting.until <= now]:
+                self._fail(number, "did not answer in time", "deadline")
 
 
 class Ask:

@@ -1,0 +1,251 @@
+"""May this request run, where, and with how many tokens: limiter and router together, then the ledger.
+
+Called by the chat endpoint once per request. Refusing gives back what was taken (a place of the free quota, a
+hold). What does not answer is dealt with as stated in the README: no limiter, a local share; no router or
+ledger, a clear 503.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from kenari.ledger.v1 import ledger_pb2
+from kenari.limiter.v1 import limiter_pb2
+from kenari.router.v1 import router_pb2
+
+from libs.core.retry import backoff
+from libs.llm.canonical import DEFAULT_MAX_TOKENS, ChatRequest
+from libs.ops.telemetry import Telemetry
+from libs.rpc.checks import CheckClient, CheckFailedError
+from services.edge.absent_limiter import AbsentLimiter
+from services.edge.catalog import Catalog
+from services.edge.errors import RefusedError, refuse, unavailable, with_retry_after
+from services.edge.exchange import Header
+from services.edge.keys import Caller
+from services.edge.settings import EdgeSettings
+
+FREE_SUFFIX = ":free"
+
+
+@dataclass(slots=True)
+class Admitted:
+    """A request that may run. ``granted`` is None for a free model; ``leased`` means the limiter wants Done."""
+
+    route: router_pb2.Route
+    granted: ledger_pb2.Granted | None
+    max_tokens: int
+    leased: bool
+    headers: tuple[Header, ...]
+
+    @property
+    def billing_kind(self) -> str:
+        return self.granted.billing_kind if self.granted is not None else "free"
+
+
+class Admission:
+    """Asks the three peers in the order that wastes least."""
+
+    def __init__(
+        self,
+        limiter: CheckClient,
+        router: CheckClient,
+        ledger: CheckClient,
+        catalog: Catalog,
+        settings: EdgeSettings,
+        telemetry: Telemetry,
+    ) -> None:
+        self._limiter = limiter
+        self._router = router
+        self._ledger = ledger
+        self._catalog = catalog
+        self._settings = settings
+        self._absent = AbsentLimiter(settings.free_rpm_without_limiter, telemetry)
+
+    async def admit(self, request_id: str, caller: Caller, request: ChatRequest, endpoint: str, trace: str) -> Admitted:
+        """Admit the request or raise RefusedError with the contract's status, code and headers."""
+        if caller.models and request.model not in caller.models:
+            allowed = ", ".join(sorted(caller.models))
+            raise refuse(400, "bad_request", f"this key may not use {request.model}; it may use: {allowed}")
+        free = request.model.endswith(FREE_SUFFIX)
+        route_question = router_pb2.RouteRequest(
+            request_id=request_id,
+            account_id=caller.account_id,
+            key_id=caller.key_id,
+            model=request.model,
+            endpoint="chat",
+            stream=request.stream,
+        )
+        # Both at once: in one loop turn each travels in its own stream's next message.
+        admitting = self._limiter.begin(
+            "admit", self._limit_question(request_id, caller, request, free), self._settings.limiter_timeout_s, trace
+        )
+        try:
+            routed = await self._ask(self._router, "route", route_question, self._settings.route_timeout_s, trace)
+        except CheckFailedError as error:
+            self.give_back_later(admitting, request_id, caller, request)
+            raise unavailable("routing") from error
+        if routed.HasField("refusal"):
+            self.give_back_later(admitting, request_id, caller, request)
+            raise _route_refused(routed.refusal)
+        limits = await self._limits(admitting, caller, free)
+        try:
+            return await self._with_funds(request_id, caller, request, endpoint, routed.route, limits, trace)
+        except BaseException:
+            if limits.leased:
+                self.done(request_id, caller, request, success=False)
+            raise
+
+    def _limit_question(
+        self, request_id: str, caller: Caller, request: ChatRequest, free: bool
+    ) -> limiter_pb2.AdmitRequest:
+        question = limiter_pb2.AdmitRequest(
+            request_id=request_id,
+            account_id=caller.account_id,
+            subject=limiter_pb2.SUBJECT_FREE_CHAT if free else limiter_pb2.SUBJECT_PAID_CHAT,
+            model=request.model,
+        )
+        if free and (model := self._catalog.get(request.model)) is not None:
+            if model.free_rpm is not None:
+                question.model_free_rpm = model.free_rpm
+            if model.free_daily is not None:
+                question.model_free_daily = model.free_daily
+        return question
+
+    async def _limits(self, admitting: "asyncio.Future[Any]", caller: Caller, free: bool) -> limiter_pb2.Allowed:
+        try:
+            answer = (await admitting).admit
+        except CheckFailedError:
+            return self._absent.allow(caller.account_id, free=free)
+        if answer.HasField("refused"):
+            raise _limited(answer.refused)
+        allowed: limiter_pb2.Allowed = answer.allowed
+        if allowed.wait_ms:
+            await asyncio.sleep(allowed.wait_ms / 1000)
+        return allowed
+
+    async def _with_funds(
+        self,
+        request_id: str,
+        caller: Caller,
+        request: ChatRequest,
+        endpoint: str,
+        route: router_pb2.Route,
+        allowed: limiter_pb2.Allowed,
+        trace: str,
+    ) -> Admitted:
+        model = route.model
+        max_tokens = _fitting_max_tokens(request, model)
+        headers = _limit_headers(allowed) if model.free else ()
+        if model.free:
+            return Admitted(route, None, max_tokens, allowed.leased, headers)
+        question = ledger_pb2.ReserveRequest(
+            request_id=request_id,
+            account_id=caller.account_id,
+            key_id=caller.key_id,
+            endpoint=endpoint,
+            model=model.id,
+            vendor=model.vendor,
+            price_version=model.price.version,
+            estimated_input_tokens=request.input_tokens,
+            max_tokens=max_tokens,
+        )
+        try:
+            answer = await self._ask(self._ledger, "reserve", question, self._settings.reserve_timeout_s, trace)
+        except CheckFailedError as error:
+            raise unavailable("billing") from error
+        if answer.HasField("denied"):
+            raise refuse(answer.denied.status, answer.denied.code, answer.denied.message)
+        return Admitted(route, answer.granted, answer.granted.max_tokens, allowed.leased, headers)
+
+    async def _ask(self, peer: CheckClient, kind: str, question: Any, timeout_s: float, trace: str) -> Any:
+        """Ask; a peer that is restarting is asked again, under the same request id, while patience lasts."""
+        give_up = asyncio.get_running_loop().time() + timeout_s + self._settings.check_patience_s
+        waits = backoff(0.02, 0.1)
+        while True:
+            try:
+                return await peer.ask(kind, question, timeout_s, trace)
+            except CheckFailedError:
+                wait = next(waits)
+                if asyncio.get_running_loop().time() + wait >= give_up:
+                    raise
+                await asyncio.sleep(wait)
+
+    def done(self, request_id: str, caller: Caller, request: ChatRequest, *, success: bool) -> None:
+        """Tell the limiter that a free request has ended; only a success uses up the daily quota.
+
+        Nobody waits for the answer: a report that is lost ends with its lease.
+        """
+        report = limiter_pb2.DoneRequest(
+            request_id=request_id, account_id=caller.account_id, model=request.model, success=success
+        )
+        model = self._catalog.get(request.model)
+        if model is not None and model.free_daily is not None:
+            report.model_free_daily = model.free_daily
+        _forget(self._limiter.begin("done", report, 1.0))
+
+    def give_back_later(
+        self, admitting: "asyncio.Future[Any]", request_id: str, caller: Caller, request: ChatRequest
+    ) -> None:
+        """Return the place the limiter may be giving to a request that will not run."""
+
+        def give_back(answered: "asyncio.Future[Any]") -> None:
+            if not answered.cancelled() and answered.exception() is None and answered.result().admit.allowed.leased:
+                self.done(request_id, caller, request, success=False)
+
+        admitting.add_done_callback(give_back)
+
+
+def _forget(future: "asyncio.Future[Any]") -> None:
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def _fitting_max_tokens(request: ChatRequest, model: router_pb2.Model) -> int:
+    """The output limit in force: what was asked or the default, within what the model can do.
+
+    Raise context_length_exceeded when the input alone does not fit (contract: Chat completions, Errors).
+    """
+    room = model.context_length - request.input_tokens if model.context_length else DEFAULT_MAX_TOKENS
+    too_long = model.max_input_tokens and request.input_tokens > model.max_input_tokens
+    if too_long or (model.context_length and room < 1):
+        most = model.max_input_tokens or model.context_length
+        message = (
+            f"the input is about {request.input_tokens:,} tokens and {model.id} takes {most:,}; "
+            "shorten it or use a model with a longer context"
+        )
+        raise refuse(400, "context_length_exceeded", message, kind="invalid_request_error")
+    limits = [request.max_tokens or DEFAULT_MAX_TOKENS]
+    if model.max_output_tokens:
+        limits.append(model.max_output_tokens)
+    if model.context_length:
+        limits.append(room)
+    return min(limits)
+
+
+def _limit_headers(allowed: limiter_pb2.Allowed) -> tuple[Header, ...]:
+    if not allowed.limit:
+        return ()
+    return (
+        (b"x-ratelimit-limit", b"%d" % allowed.limit),
+        (b"x-ratelimit-remaining", b"%d" % allowed.remaining),
+        (b"x-ratelimit-reset", b"%d" % allowed.reset_unix_s),
+    )
+
+
+_LIMIT_MESSAGES = {
+    "rate_limit_exceeded": "too many requests for this account; space them out and retry with backoff",
+    "free_quota_rpm": "the per-minute limit for free models is reached; retry after the time in Retry-After",
+    "free_quota_daily": "the daily quota for free models is used up; it starts anew at 00:00 UTC",
+}
+
+
+def _limited(refused: limiter_pb2.Refused) -> RefusedError:
+    error = refuse(429, refused.code, _LIMIT_MESSAGES[refused.code], kind="rate_limit_exceeded")
+    if refused.code == "free_quota_daily":
+        # SDKs would otherwise sleep until midnight.
+        error.headers = ((b"x-should-retry", b"false"),)
+    return with_retry_after(error, refused.retry_after_s)
+
+
+def _route_refused(refusal: router_pb2.Refusal) -> RefusedError:
+    status = 503 if refusal.code == "all_providers_failed" else 400
+    return with_retry_after(refuse(status, refusal.code, refusal.message), refusal.retry_after_s)

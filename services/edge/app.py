@@ -1,0 +1,85 @@
+"""Composition of the edge: read top to bottom to see what it is made of."""
+
+from fastapi import FastAPI
+from libs.kafka.broker import Bus
+
+from libs.events import topics
+from libs.events.accounts import KeyChanged
+from libs.events.router import ModelPublished
+from libs.llm.formats import openai_chat
+from libs.llm.http_transport import HttpTransport
+from libs.llm.providers import Providers
+from libs.ops.telemetry import Telemetry
+from libs.rpc.client import RpcClient
+from libs.service.http import HttpServer
+from libs.service.service import Service
+from services.edge import openapi
+from services.edge.admission import Admission
+from services.edge.attempts import Attempts
+from services.edge.body import BodyReader
+from services.edge.catalog import Catalog
+from services.edge.clients import AccountsClient, LedgerClient, ledger_checks, limiter_checks, router_checks
+from services.edge.endpoints import account, health, models, reading, usage
+from services.edge.endpoints.chat import ChatEndpoint, ChatParts
+from services.edge.http import PublicApp
+from services.edge.keys import KeyDirectory
+from services.edge.live import LiveRequests
+from services.edge.reports import Reports
+from services.edge.settings import EdgeSettings
+from services.edge.settlement import Settlement
+
+
+def read_settings() -> EdgeSettings:
+    """The settings of this process."""
+    return EdgeSettings.read()
+
+
+def build(settings: EdgeSettings) -> Service:
+    """The edge, ready to start."""
+    telemetry = Telemetry("edge", settings.telemetry)
+    service = Service("edge", settings, settings.ops, telemetry)
+
+    bus = service.add(Bus(settings.kafka, "edge", telemetry))
+    catalog = Catalog(bus.table(topics.ROUTER_CATALOG, ModelPublished, key=lambda model: model.id))
+    keys_table = bus.table(topics.ACCOUNTS_KEYS, KeyChanged, key=lambda key: key.key_hash)
+
+    accounts_rpc = service.add(RpcClient(settings.accounts_address, telemetry, deadline_s=1.0))
+    router_rpc = service.add(RpcClient(settings.router_address, telemetry, deadline_s=1.0))
+    limiter_rpc = service.add(RpcClient(settings.limiter_address, telemetry, deadline_s=1.0))
+    ledger_rpc = service.add(RpcClient(settings.ledger_address, telemetry, deadline_s=3.0))
+    accounts = AccountsClient(accounts_rpc)
+    ledger = LedgerClient(ledger_rpc)
+    router = service.add(router_checks(router_rpc, telemetry))
+    limiter = service.add(limiter_checks(limiter_rpc, telemetry))
+    ledger_stream = service.add(ledger_checks(ledger_rpc, telemetry))
+
+    keys = service.add(
+        KeyDirectory(keys_table, accounts, settings.key_hash_secret.get_secret_value().encode(), telemetry)
+    )
+    transport = service.add(HttpTransport())
+    reports = Reports(bus.producer, telemetry)
+    live = service.add(LiveRequests(settings.keepalive_s, telemetry))
+    settlement = service.add(Settlement(ledger_stream, ledger, reports, telemetry))
+    parts = ChatParts(
+        keys=keys,
+        live=live,
+        bodies=BodyReader(settings.body),
+        admission=Admission(limiter, router, ledger_stream, catalog, settings, telemetry),
+        attempts=Attempts(Providers(transport), reports, settings.provider_wait_s),
+        settlement=settlement,
+        reports=reports,
+        tracing=telemetry.tracing,
+    )
+
+    reads = FastAPI(title="kenari", docs_url=None, redoc_url=None, openapi_url="/openapi.json")
+    for endpoint in (models, account, usage, health):
+        reads.include_router(endpoint.router)
+    reading.install_handlers(reads)
+    openapi.install(reads)
+    reads.state.keys, reads.state.catalog, reads.state.ledger = keys, catalog, ledger
+    reads.state.limiter, reads.state.problems = limiter, service.problems
+
+    hot = {"/v1/chat/completions": ChatEndpoint("chat", "openai_chat", openai_chat, parts)}
+    http = settings.http
+    service.add(HttpServer(PublicApp(hot, reads), http.host, http.port, share_port=http.share_port, http="httptools"))
+    return service

@@ -1,0 +1,131 @@
+"""Calls the providers a route names, one after another, until one answers; only before the first content.
+
+Called by the chat endpoint. Each try is reported for the health of its upstream.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import TypeVar
+
+from kenari.router.v1 import router_pb2
+
+from libs.llm.canonical import Answer, ChatRequest, StreamEvent
+from libs.llm.failures import ApiError, FailureKind, ProviderFailure
+from libs.llm.providers import Providers
+from libs.llm.providers.base import Target
+from services.edge.errors import RefusedError
+from services.edge.reports import Reports, Run
+
+Result = TypeVar("Result")
+
+_FORMATS = {
+    router_pb2.PROVIDER_FORMAT_OPENAI_CHAT: "openai_chat",
+    router_pb2.PROVIDER_FORMAT_SIMULATED: "simulated",
+}
+
+
+class Attempts:
+    """Runs the attempts of a route in order, waiting for a rate-limited provider only if it is short."""
+
+    def __init__(self, providers: Providers, reports: Reports, longest_wait_s: float) -> None:
+        self._providers = providers
+        self._reports = reports
+        self._longest_wait_s = longest_wait_s
+
+    async def complete(self, run: Run, request: ChatRequest, route: router_pb2.Route, max_tokens: int) -> Answer:
+        """The whole answer of the first provider that gives one; raise RefusedError when none does."""
+
+        async def once(attempt: router_pb2.Attempt) -> Answer:
+            adapter = self._providers.get(_FORMATS[attempt.format])
+            answer = await adapter.complete(request, _target(attempt), max_tokens)
+            run.first_content()
+            self._reports.attempt(run, "completed", output_tokens=answer.usage.completion if answer.usage else 0)
+            return answer
+
+        return await self._until_one_answers(run, route, once)
+
+    async def open_stream(
+        self, run: Run, request: ChatRequest, route: router_pb2.Route, max_tokens: int
+    ) -> "OpenStream":
+        """A stream that has brought its first content; raise RefusedError when no provider gives one."""
+
+        async def once(attempt: router_pb2.Attempt) -> OpenStream:
+            adapter = self._providers.get(_FORMATS[attempt.format])
+            batches = adapter.stream(request, _target(attempt), max_tokens)
+            try:
+                first = await anext(batches)
+            except BaseException:
+                await batches.aclose()
+                raise
+            run.first_content()
+            return OpenStream(first, batches)
+
+        return await self._until_one_answers(run, route, once)
+
+    async def _until_one_answers(
+        self, run: Run, route: router_pb2.Route, once: Callable[[router_pb2.Attempt], Awaitable[Result]]
+    ) -> Result:
+        failures: list[ProviderFailure] = []
+        patience_s = self._longest_wait_s
+        for attempt in route.attempts:
+            while True:
+                run.begin_attempt(attempt.upstream_id)
+                try:
+                    return await once(attempt)
+                except ProviderFailure as failure:
+                    failures.append(failure)
+                    self._reports.attempt(run, failure.kind.value, failure)
+                    if failure.kind is FailureKind.REJECTED:
+                        raise RefusedError(failure.api_error()) from failure
+                    wait_s = _short_wait(failure, patience_s)
+                    if wait_s is None:
+                        break
+                    patience_s -= wait_s
+                    await asyncio.sleep(wait_s)
+                except asyncio.CancelledError:
+                    self._reports.attempt(run, "client_closed")
+                    raise
+        raise RefusedError(_all_failed(failures, len(route.attempts)))
+
+
+class OpenStream:
+    """A provider's stream from its first content on."""
+
+    def __init__(self, first: list[StreamEvent], batches: AsyncGenerator[list[StreamEvent], None]) -> None:
+        self._first = first
+        self._batches = batches
+
+    async def events(self) -> AsyncGenerator[list[StreamEvent], None]:
+        """What each read brought; iterate under ``aclosing``, leaving early ends the call at the provider."""
+        async with aclosing(self._batches):
+            yield self._first
+            async for events in self._batches:
+                yield events
+
+
+def _short_wait(failure: ProviderFailure, patience_s: float) -> float | None:
+    """How long to wait before asking the same provider again; None means to go on to the next."""
+    if failure.kind is not FailureKind.RATE_LIMITED or failure.retry_after_ms is None:
+        return None
+    wait_s = max(failure.retry_after_ms / 1000, 0.05)
+    return wait_s if wait_s <= patience_s else None
+
+
+def _all_failed(failures: list[ProviderFailure], providers: int) -> ApiError:
+    limited = all(failure.kind is FailureKind.RATE_LIMITED for failure in failures)
+    if providers == 1 or limited:
+        return failures[-1].api_error()
+    message = "every provider of this model failed; retry with backoff or use another model"
+    return ApiError(status=503, code="all_providers_failed", message=message)
+
+
+def _target(attempt: router_pb2.Attempt) -> Target:
+    return Target(
+        base_url=attempt.base_url,
+        model=attempt.upstream_model,
+        credential=attempt.credential,
+        connect_s=attempt.connect_timeout_ms / 1000,
+        first_byte_s=attempt.first_byte_timeout_ms / 1000,
+        idle_s=attempt.idle_timeout_ms / 1000,
+    )

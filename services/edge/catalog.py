@@ -1,0 +1,114 @@
+"""The model list as clients read it, kept from the router's topic (contract: Models and pricing).
+
+Called by the models endpoint and, for the limits a free model carries itself, by admission.
+"""
+
+from typing import Any
+
+import msgspec
+
+from libs.events.router import ModelPublished
+from libs.kafka.table import Table
+
+# Kinds that are listed only when asked for by ?modality=.
+_BY_MODALITY = {
+    "embedding": "embeddings",
+    "rerank": "rerank",
+    "moderation": "moderations",
+    "systemone": "systemone",
+}
+MODALITIES = tuple(_BY_MODALITY)
+_PROTOCOLS = ["openai-chat", "openai-responses", "anthropic-messages"]
+
+
+class Catalog:
+    """The models for sale. Rendered lists are kept until something changes."""
+
+    def __init__(self, table: Table[ModelPublished]) -> None:
+        self._table = table
+        self._rendered: dict[str | None, bytes] = {}
+        table.on_change(lambda _key, _model: self._rendered.clear())
+
+    def get(self, model_id: str) -> ModelPublished | None:
+        """A model by id, or None."""
+        return self._table.get(model_id)
+
+    def render(self, modality: str | None) -> bytes:
+        """The JSON body of ``GET /v1/models``, whole or of one of MODALITIES."""
+        body = self._rendered.get(modality)
+        if body is None:
+            models = sorted(self._table.values(), key=lambda model: model.id)
+            entries = [_entry(model, modality) for model in models if _listed(model, modality)]
+            body = self._rendered[modality] = msgspec.json.encode({"object": "list", "data": entries})
+        return body
+
+
+def _listed(model: ModelPublished, modality: str | None) -> bool:
+    if modality is not None:
+        return _BY_MODALITY[modality] in model.endpoints
+    return not set(model.endpoints).intersection(_BY_MODALITY.values())
+
+
+def _entry(model: ModelPublished, modality: str | None) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "id": model.id,
+        "object": "model",
+        "owned_by": model.vendor,
+        "name": model.name,
+        "context_length": model.context_length,
+        "endpoints": list(model.endpoints) or None,
+        "pricing_lines": [line.model_dump() for line in model.price_lines] or None,
+    }
+    if modality is not None:
+        entry["modality"] = modality
+        entry["pricing"] = _short_price(model)
+    else:
+        entry |= _details(model)
+        entry["pricing"] = _price(model)
+    shown = {name: value for name, value in entry.items() if value is not None}
+    return shown | {"sunset_at": model.sunset_at}
+
+
+def _details(model: ModelPublished) -> dict[str, Any]:
+    chat = "chat" in model.endpoints
+    reads = list(model.input_modalities)
+    if chat and "file" not in reads:
+        # Attached documents are read for every chat model.
+        reads.append("file")
+    limited = model.max_input_tokens is not None and (
+        model.context_length is None or model.max_input_tokens < model.context_length
+    )
+    options = list(model.reasoning_options) or None
+    return {
+        "max_input_tokens": model.max_input_tokens if limited else None,
+        "max_output_tokens": model.max_output_tokens,
+        "modalities": {"input": reads, "output": list(model.output_modalities)},
+        "protocols": _PROTOCOLS if chat else None,
+        "reasoning": model.reasoning,
+        "reasoning_options": options,
+        "supported_reasoning_levels": options,
+        "reasoning_toggle": model.reasoning_toggle,
+        "tool_call": model.tool_call,
+    }
+
+
+def _price(model: ModelPublished) -> dict[str, Any]:
+    price = model.price
+    return {
+        "input": price.input,
+        "output": price.output,
+        "cache_read": price.cache_read,
+        "cache_write": price.cache_write,
+        "free": model.free,
+        "currency": "IDR",
+        "unit": "micro_idr_per_1m_tokens",
+    }
+
+
+def _short_price(model: ModelPublished) -> dict[str, Any]:
+    return {
+        "input": model.price.input,
+        "free": model.free,
+        "currency": "IDR",
+        "unit": "micro_idr_per_1m_tokens",
+    }

@@ -1,0 +1,74 @@
+"""One HTTP request and its answer, on plain ASGI: ids, headers, bytes out.
+
+Made by services.edge.http for each hot request; used by the endpoints.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from libs.core.ids import uuid7_hex
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+JSON = (b"content-type", b"application/json")
+TEXT = (b"content-type", b"text/plain; charset=utf-8")
+# Any page may call /v1: keys travel in headers, cookies play no part (contract: Call from a browser).
+CORS: tuple[Header, ...] = (
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", b"x-request-id, request-id"),
+)
+STREAM_HEADERS: tuple[Header, ...] = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    # Proxies would otherwise collect or compress the pieces.
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class Exchange:
+    """A request being answered. ``status`` is what went out, 0 before that."""
+
+    __slots__ = ("_id_headers", "_send", "receive", "request_id", "scope", "started", "started_ms", "status")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self._send = send
+        self.started = time.monotonic()
+        self.started_ms = time.time_ns() // 1_000_000
+        self.request_id = uuid7_hex()
+        self.status = 0
+        value = self.request_id.encode()
+        self._id_headers = ((b"x-request-id", value), (b"request-id", value), *CORS)
+
+    def header(self, name: bytes) -> str | None:
+        """The first value of a header (lower-case name), or None."""
+        for key, value in self.scope["headers"]:
+            if key == name:
+                return str(value.decode("latin-1"))
+        return None
+
+    async def respond(self, status: int, body: bytes, kind: Header = JSON, extra: tuple[Header, ...] = ()) -> None:
+        """Send a whole answer."""
+        self.status = status
+        headers = (kind, (b"content-length", b"%d" % len(body)), *self._id_headers, *extra)
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def start_stream(self, extra: tuple[Header, ...] = ()) -> None:
+        """Send the head of an event stream."""
+        self.status = 200
+        headers = (*STREAM_HEADERS, *self._id_headers, *extra)
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def write(self, chunk: bytes) -> None:
+        """Send a piece of the body; waits while the client does not read."""
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def end(self) -> None:
+        """Send the end of the body."""
+        await self._send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,62 @@
+"""The public HTTP application: hot paths on plain ASGI, everything else on FastAPI.
+
+Made by app.py. FastAPI's routing costs a multiple of a whole plain ASGI request, so the chat endpoints bypass
+it; the OpenAPI description covers both.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from fastapi import FastAPI
+
+from services.edge.exchange import CORS, TEXT, Exchange, Receive, Scope, Send
+
+Hot = Callable[[Exchange], Awaitable[None]]
+
+
+class PublicApp:
+    """Dispatches by path and method; answers preflights, wrong methods and unknown paths."""
+
+    def __init__(self, hot: Mapping[str, Hot], rest: FastAPI) -> None:
+        self._hot = hot
+        self._rest = rest
+        self._rest_methods = {route.path: route.methods for route in rest.routes if hasattr(route, "methods")}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        method: str = scope["method"]
+        path: str = scope["path"]
+        endpoint = self._hot.get(path)
+        if endpoint is not None and method == "POST":
+            await endpoint(Exchange(scope, receive, send))
+        elif method == "OPTIONS" and path.startswith("/v1"):
+            await self._preflight(Exchange(scope, receive, send))
+        elif endpoint is not None or method not in self._rest_methods.get(path, ("GET", "HEAD")):
+            # A POST to an unknown path is told 405 too: the usual cause is a doubled or missing /v1.
+            await Exchange(scope, receive, send).respond(405, b"method not allowed", TEXT)
+        else:
+            exchange = Exchange(scope, receive, send)
+            scope["state"] = {"exchange": exchange}
+            await self._rest(scope, receive, _with_ids(exchange, send))
+
+    async def _preflight(self, exchange: Exchange) -> None:
+        asked = exchange.header(b"access-control-request-headers")
+        extra = [(b"access-control-allow-methods", b"GET, POST, OPTIONS"), (b"access-control-max-age", b"86400")]
+        if asked is not None:
+            extra.append((b"access-control-allow-headers", asked.encode("latin-1")))
+        await exchange.respond(204, b"", TEXT, tuple(extra))
+
+
+def _with_ids(exchange: Exchange, send: Send) -> Send:
+    """Adds the request id and CORS headers to what FastAPI answers."""
+    value = exchange.request_id.encode()
+
+    async def sending(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            exchange.status = message["status"]
+            headers = [*message.get("headers", ()), (b"x-request-id", value), (b"request-id", value), *CORS]
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return sending

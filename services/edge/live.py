@@ -1,0 +1,151 @@
+"""What every running request has in common: its client may leave, its body may stall, its stream may fall silent.
+
+Used by services.edge.http and the endpoints. One ticker looks after all requests of the process, so that none
+needs a task or a timer of its own.
+"""
+
+import asyncio
+import time
+from typing import Literal, Self
+
+from libs.ops.telemetry import Telemetry
+from services.edge.exchange import Exchange, Header
+from services.edge.telemetry import BODY_BYTES, LIVE
+
+TICK_S = 0.2
+KEEPALIVE = b": keepalive\n\n"
+
+Ended = Literal["client_left", "body_stalled"]
+
+
+class Live:
+    """One running request. ``ended`` tells why the ticker cancelled its task, None if it did not."""
+
+    __slots__ = (
+        "_body_bytes",
+        "_cycle",
+        "_requests",
+        "_stream_headers",
+        "_task",
+        "body_due",
+        "ended",
+        "exchange",
+        "last_write",
+        "stream",
+        "writing",
+    )
+
+    def __init__(self, requests: "LiveRequests", exchange: Exchange) -> None:
+        self._requests = requests
+        self._task = asyncio.current_task()
+        # uvicorn's receive is a method of the object that knows whether the client is still there. Asking it
+        # spares a task per request that would only wait for the disconnect message; a test watches over it.
+        self._cycle = exchange.receive.__self__  # type: ignore[attr-defined]
+        self._body_bytes = 0
+        self._stream_headers: tuple[Header, ...] = ()
+        self.exchange = exchange
+        self.ended: Ended | None = None
+        self.body_due = 0.0
+        self.stream = False
+        self.last_write = 0.0
+        self.writing = False
+
+    def __enter__(self) -> Self:
+        self._requests.running.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._requests.running.discard(self)
+        self._requests.body_bytes -= self._body_bytes
+
+    def hold_body(self, size: int, budget: int) -> bool:
+        """Count this request's body as ``size`` bytes of the budget that all share; False if it has no room."""
+        grown = size - self._body_bytes
+        if grown > 0:
+            if self._requests.body_bytes + grown > budget:
+                return False
+            self._requests.body_bytes += grown
+            self._body_bytes = size
+        return True
+
+    @property
+    def client_left(self) -> bool:
+        """True once the client has closed its connection."""
+        return bool(self._cycle.disconnected)
+
+    def check(self, now: float) -> None:
+        """Cancel the request's task when nobody waits for it or its body has stalled."""
+        if self.ended is not None or self._task is None:
+            return
+        if self.client_left:
+            self.ended = "client_left"
+            self._task.cancel()
+        elif self.body_due and now >= self.body_due:
+            self.ended = "body_stalled"
+            self._task.cancel()
+
+    def absorb_cancel(self) -> bool:
+        """In an ``except CancelledError``: True if the ticker asked for it, and the task may go on to its end."""
+        if self.ended is None:
+            return False
+        if self._task is not None:
+            self._task.uncancel()
+        return True
+
+    def await_stream(self, headers: tuple[Header, ...]) -> None:
+        """From now on silence is filled with keepalive comments; the first of them opens the stream."""
+        self._stream_headers = headers
+        self.last_write = time.monotonic()
+        self.stream = True
+
+    async def write(self, chunk: bytes) -> None:
+        """Send a piece of the stream, opening it if need be; never between the halves of another piece."""
+        while self.writing:  # noqa: ASYNC110  # as good as never: a lock per request would cost every request
+            await asyncio.sleep(0.005)
+        self.writing = True
+        try:
+            if not self.exchange.status:
+                await self.exchange.start_stream(self._stream_headers)
+            await self.exchange.write(chunk)
+        finally:
+            self.writing = False
+        self.last_write = time.monotonic()
+
+
+class LiveRequests:
+    """All running requests of this process, and the ticker that looks after them."""
+
+    def __init__(self, keepalive_s: float, telemetry: Telemetry) -> None:
+        self.running: set[Live] = set()
+        self.body_bytes = 0
+        self._keepalive_s = keepalive_s
+        self._ticker: asyncio.Task[None] | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+        telemetry.metrics.gauge(LIVE, value=lambda: len(self.running))
+        telemetry.metrics.gauge(BODY_BYTES, value=lambda: self.body_bytes)
+
+    async def start(self) -> None:
+        self._ticker = asyncio.create_task(self._tick(), name="live-requests")
+
+    async def stop(self) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+            await asyncio.gather(self._ticker, return_exceptions=True)
+
+    def problem(self) -> str | None:
+        return "the ticker has ended" if self._ticker is not None and self._ticker.done() else None
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = time.monotonic()
+            for live in list(self.running):
+                live.check(now)
+                if live.stream and not live.writing and now - live.last_write >= self._keepalive_s:
+                    self._send_keepalive(live)
+
+    def _send_keepalive(self, live: Live) -> None:
+        # A client that does not read must not hold up the ticker.
+        task = asyncio.create_task(live.write(KEEPALIVE))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)

@@ -1,0 +1,59 @@
+"""Settings of the edge, read once by its app.py. Environment prefix ``EDGE_``."""
+
+from typing import ClassVar
+
+from pydantic import Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+from libs.core.settings import OpsSettings, Part, Port, ServiceSettings
+
+
+class HttpSettings(Part):
+    """The public port. ``share_port`` lets several edge processes listen on it together."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8080
+    share_port: bool = False
+
+
+class BodyLimits(Part):
+    """What a request body may cost before it is understood (contract: Errors, Plain-text responses)."""
+
+    max_bytes: int = Field(32 * 1024 * 1024, ge=1024)
+    # Silence after which an arriving body is given up, and the longest it may take in all.
+    stall_s: float = Field(30.0, gt=0)
+    total_s: float = Field(300.0, gt=0)
+    # Bodies above ``large_bytes`` share this many bytes of memory per process.
+    large_bytes: int = Field(1024 * 1024, ge=1024)
+    large_budget_bytes: int = Field(256 * 1024 * 1024, ge=1024)
+
+
+class EdgeSettings(ServiceSettings):
+    """Addresses of the peers, limits and waits of the edge."""
+
+    model_config = SettingsConfigDict(env_prefix="EDGE_")
+    NAME: ClassVar[str] = "edge"
+
+    http: HttpSettings = HttpSettings()
+    ops: OpsSettings = OpsSettings(port=7200)
+    body: BodyLimits = BodyLimits()
+
+    accounts_address: str = "127.0.0.1:7101"
+    router_address: str = "127.0.0.1:7102"
+    limiter_address: str = "127.0.0.1:7103"
+    ledger_address: str = "127.0.0.1:7104"
+
+    # Keyed hashes of API keys are made with it; the accounts service has the same.
+    key_hash_secret: SecretStr
+
+    limiter_timeout_s: float = Field(0.025, gt=0)
+    route_timeout_s: float = Field(0.05, gt=0)
+    reserve_timeout_s: float = Field(0.3, gt=0)
+    # A limiter or router that restarts is asked again within this; then its absence is dealt with.
+    check_patience_s: float = Field(0.5, ge=0)
+    # The longest a request waits for a rate-limited provider before it goes on to the next.
+    provider_wait_s: float = Field(5.0, ge=0)
+    # Silence after which a stream gets a comment line.
+    keepalive_s: float = Field(15.0, gt=0)
+    # Free requests per account and minute that one edge lets through while no limiter answers.
+    free_rpm_without_limiter: int = Field(5, ge=0)

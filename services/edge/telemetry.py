@@ -1,0 +1,33 @@
+"""The metrics of the edge, declared before use."""
+
+from libs.ops.metrics import CounterSpec, GaugeSpec, HistogramSpec
+
+REQUESTS = HistogramSpec(
+    "kenari.edge.request.seconds", "Requests from the first byte in to the last byte out", labels=("endpoint", "status")
+)
+OVERHEAD = HistogramSpec("kenari.edge.admission.seconds", "From the parsed request to the first call of a provider")
+FIRST_BYTE = HistogramSpec("kenari.edge.first_byte.seconds", "From the request to the first content of the answer")
+LIVE = GaugeSpec("kenari.edge.requests.live", "Requests being served now")
+ATTEMPTS = HistogramSpec("kenari.edge.attempt.seconds", "Calls of providers", labels=("outcome",))
+TOKENS = CounterSpec("kenari.edge.tokens", "Tokens of finished requests", labels=("direction",))
+REFUSALS = CounterSpec("kenari.edge.refusals", "Requests answered with an error, by code", labels=("code",))
+DEGRADED = CounterSpec("kenari.edge.limiter.absent", "Requests decided without the limiter", labels=("decision",))
+KEY_LOOKUPS = CounterSpec("kenari.edge.key.lookups", "Where keys were found", labels=("source",))
+KEYS_AGE = GaugeSpec("kenari.edge.keys.age_seconds", "Time since the owner of the keys was last heard")
+SETTLEMENTS = CounterSpec("kenari.edge.settlements", "Settlements sent to the ledger at once", labels=("outcome",))
+BODY_BYTES = GaugeSpec("kenari.edge.body.large_bytes", "Memory held by large request bodies")
+
+ALL = (
+    REQUESTS,
+    OVERHEAD,
+    FIRST_BYTE,
+    LIVE,
+    ATTEMPTS,
+    TOKENS,
+    REFUSALS,
+    DEGRADED,
+    KEY_LOOKUPS,
+    KEYS_AGE,
+    SETTLEMENTS,
+    BODY_BYTES,
+)
