@@ -1,0 +1,1 @@
+"""The router: which upstream serves a request, in which order, at which price. See README.md."""

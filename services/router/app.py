@@ -1,0 +1,62 @@
+"""The router as one screen: what it is made of, in the order in which it starts.
+
+Called by services/__main__.py and by tests that run it whole.
+"""
+
+import os
+
+from kenari.router.v1 import router_pb2_grpc
+
+from libs.core.clock import SystemClock
+from libs.db.database import Database
+from libs.events.edge import AttemptFinished
+from libs.events.router import ModelPublished, UpstreamHealth
+from libs.events.topics import EDGE_ATTEMPTS, ROUTER_CATALOG, ROUTER_HEALTH
+from libs.kafka.bus import Bus
+from libs.kafka.heartbeat import Heartbeats
+from libs.kafka.outbox import OutboxRelay
+from libs.ops.telemetry import Telemetry
+from libs.rpc.server import RpcServer
+from libs.service.component import Hook, Periodic
+from libs.service.service import Service
+from services.router.catalog.load import load
+from services.router.consumers import AttemptsReader, learn_into
+from services.router.health import HealthBook
+from services.router.keeper import CatalogKeeper
+from services.router.rpc import SERVICE, RouterServicer
+from services.router.service import Routing
+from services.router.settings import RouterSettings
+from services.router.store import Store
+
+
+def build(settings: RouterSettings) -> Service:
+    """Assemble the router; raise CatalogError (``file:line: reason``) when the catalogue file has a mistake."""
+    file = load(settings.catalog_file, os.environ)
+    telemetry = Telemetry(settings.NAME, settings.telemetry)
+    service = Service(settings.NAME, settings, settings.ops, telemetry)
+    clock = SystemClock()
+
+    database = service.add(Database(settings.database, telemetry))
+    store = Store(database, clock)
+    book = HealthBook(settings.health.rules(), clock, telemetry)
+    routing = Routing(book, clock, telemetry)
+    keeper = CatalogKeeper(file, store, routing, clock, telemetry, settings.discover_every_s)
+    service.add(Hook(start=keeper.start))
+
+    bus = Bus(settings.kafka, settings.NAME, telemetry)
+    on_topic = bus.table(ROUTER_CATALOG, ModelPublished, lambda card: card.id)
+    health = bus.table(ROUTER_HEALTH, UpstreamHealth, lambda said: said.upstream_id)
+    health.on_change(learn_into(book))
+    reader = AttemptsReader(book, bus.producer, clock.now_ms)
+    bus.batch(EDGE_ATTEMPTS, reader.handle, types=(AttemptFinished,))
+    service.add(bus)
+    service.add(OutboxRelay(database, settings.kafka, telemetry))
+    service.add(Heartbeats(bus, (ROUTER_CATALOG, ROUTER_HEALTH)))
+
+    service.add(Periodic("discover", 1.0, keeper.discover, telemetry))
+    service.add(Periodic("align", 5.0, lambda: keeper.align(on_topic), telemetry))
+
+    server = RpcServer(settings.rpc, telemetry)
+    server.register(router_pb2_grpc.add_RouterServicer_to_server, RouterServicer(routing, store, telemetry), SERVICE)
+    service.add(server)
+    return service

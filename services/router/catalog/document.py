@@ -1,0 +1,269 @@
+"""What may stand in deploy/catalog.yaml: its entries, their fields and the rules inside one entry.
+
+Called by catalog.load, which turns the errors into ``file:line: reason``. Every number is a whole number.
+"""
+
+import re
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
+
+from libs.core.money import PER_RUPIAH
+
+ENDPOINTS = (
+    "chat", "images", "videos", "audio_speech", "audio_transcription", "music", "embeddings", "rerank",
+    "moderations", "systemone",
+)
+FREE_SUFFIX = ":free"
+# Names that mean something else as ``model`` (contract: Routing and routes, Providers).
+RESERVED_IDS = ("kenari-free", "kenari/auto")
+RESERVED_PREFIX = "byok/"
+
+Endpoint = Literal[
+    "chat", "images", "videos", "audio_speech", "audio_transcription", "music", "embeddings", "rerank",
+    "moderations", "systemone",
+]
+Modality = Literal["text", "image", "pdf", "file", "audio", "video"]
+
+_MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
+_SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ENV_PART = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^${}]*))?\}")
+# Keeps price times tokens of one request far inside 64 bits.
+_MAX_RUPIAH = 1_000_000_000
+
+
+def model_id_problem(value: str) -> str | None:
+    """Why ``value`` cannot be a model's id, or None."""
+    if not _MODEL_ID.fullmatch(value):
+        return "a model id has letters, digits and ._:/@+- only, 128 at most"
+    if value in RESERVED_IDS or value.startswith(RESERVED_PREFIX):
+        return f"{value!r} is a reserved name"
+    return None
+
+
+def _model_id(value: str) -> str:
+    if problem := model_id_problem(value):
+        raise ValueError(problem)
+    return value
+
+
+def _slug(value: str) -> str:
+    if not _SLUG.fullmatch(value):
+        raise ValueError("must be lower-case letters, digits and ._- only, 64 at most")
+    return value
+
+
+def _env_name(value: str) -> str:
+    # The value is not repeated: somebody may have put the key itself here.
+    if not _ENV_NAME.fullmatch(value):
+        raise ValueError("must be the name of an environment variable, not a key")
+    return value
+
+
+def _some(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    # Not min_length: that counts the good entries only and would hide behind it what is wrong with the others.
+    if not values:
+        raise ValueError("must not be empty")
+    return values
+
+
+def _one_or_more(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _env_syntax(value: str) -> str:
+    if "$" in _ENV_PART.sub("", value):
+        raise ValueError("bad reference to the environment: write ${NAME} or ${NAME:-default}")
+    return value
+
+
+def expand(value: str, environment: dict[str, str]) -> str:
+    """Replace ``${NAME:-default}``; an empty variable counts as unset. Raise KeyError(NAME) without a value."""
+
+    def one(match: re.Match[str]) -> str:
+        found = environment.get(match[1], "") or match[2]
+        if found is None:
+            raise KeyError(match[1])
+        return found
+
+    return _ENV_PART.sub(one, value)
+
+
+def url_problem(url: str) -> str | None:
+    """Why ``url`` cannot be a provider's base URL, or None. The URL itself is not repeated: it may hold a secret."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        return "base_url must be an http or https URL"
+    if parts.username is not None or parts.password is not None:
+        return "base_url must not contain a user or password: keys come from key_env"
+    if parts.query or parts.fragment:
+        return "base_url must not have a query or fragment"
+    return None
+
+
+ModelId = Annotated[str, AfterValidator(_model_id)]
+Slug = Annotated[str, AfterValidator(_slug)]
+EnvName = Annotated[str, AfterValidator(_env_name)]
+Text = Annotated[str, Field(min_length=1, max_length=200)]
+Tokens = Annotated[int, Field(strict=True, ge=1, le=1_000_000_000)]
+Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)]
+Milliseconds = Annotated[int, Field(strict=True, ge=1, le=600_000)]
+Rupiah = Annotated[int, Field(strict=True, ge=0, le=_MAX_RUPIAH)]
+MicroIdr = Annotated[int, Field(strict=True, ge=0, le=_MAX_RUPIAH * PER_RUPIAH)]
+
+
+class Entry(BaseModel):
+    """Base of all parts of the file: no unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Timeouts(Entry):
+    """How long the edge waits for a provider, in milliseconds."""
+
+    connect_ms: Milliseconds = 5_000
+    first_byte_ms: Milliseconds = 60_000
+    idle_ms: Milliseconds = 60_000
+
+
+class ProviderEntry(Entry):
+    """A place that answers requests. With ``key_env`` it is in use only while one of its keys is present."""
+
+    id: Slug
+    format: Literal["openai_chat", "simulated"]
+    base_url: Annotated[str, AfterValidator(_env_syntax)] | None = None
+    key_env: Annotated[tuple[EnvName, ...], BeforeValidator(_one_or_more)] = ()
+    discover: StrictBool = False
+    timeouts: Timeouts = Timeouts()
+
+    @model_validator(mode="after")
+    def _fits_its_format(self) -> Self:
+        if self.format == "openai_chat" and self.base_url is None:
+            raise ValueError("a provider of format openai_chat needs a base_url")
+        if self.format == "simulated" and (self.base_url or self.key_env or self.discover):
+            raise ValueError("the simulated provider has no base_url, key_env or discover")
+        if len(set(self.key_env)) != len(self.key_env):
+            raise ValueError("key_env names the same variable twice")
+        return self
+
+
+class RupiahPrices(Entry):
+    """Rupiah per million tokens."""
+
+    input: Rupiah
+    output: Rupiah
+    cache_read: Rupiah | None = None
+    cache_write: Rupiah | None = None
+
+
+class MicroPrices(Entry):
+    """Micro-Rupiah per million tokens."""
+
+    input: MicroIdr
+    output: MicroIdr
+    cache_read: MicroIdr | None = None
+    cache_write: MicroIdr | None = None
+
+
+class Priced(Entry):
+    """Something with token prices, in one of the two units."""
+
+    rupiah_per_1m_tokens: RupiahPrices | None = None
+    micro_idr_per_1m_tokens: MicroPrices | None = None
+
+    @model_validator(mode="after")
+    def _one_unit(self) -> Self:
+        if self.rupiah_per_1m_tokens is not None and self.micro_idr_per_1m_tokens is not None:
+            raise ValueError("prices are given in both units: keep one")
+        return self
+
+    def prices(self) -> MicroPrices | None:
+        """The prices in micro-Rupiah per million tokens, None when there are none."""
+        if self.rupiah_per_1m_tokens is None:
+            return self.micro_idr_per_1m_tokens
+        given = self.rupiah_per_1m_tokens.model_dump(exclude_none=True)
+        return MicroPrices(**{item: amount * PER_RUPIAH for item, amount in given.items()})
+
+
+class Limits(Priced):
+    """What a model can take and do; what is not recorded is left out of the list."""
+
+    context_length: Tokens | None = None
+    max_input_tokens: Tokens | None = None
+    max_output_tokens: Tokens | None = None
+    reasoning: StrictBool | None = None
+    reasoning_options: tuple[Text, ...] = ()
+    reasoning_toggle: StrictBool = False
+    tool_call: StrictBool | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.max_input_tokens and self.context_length and self.max_input_tokens >= self.context_length:
+            raise ValueError("max_input_tokens must be below context_length; leave it out when it is the same")
+        if (self.reasoning_options or self.reasoning_toggle) and not self.reasoning:
+            raise ValueError("reasoning_options and reasoning_toggle need reasoning: true")
+        return self
+
+
+class Modalities(Entry):
+    """What goes in and what comes out."""
+
+    input: Annotated[tuple[Modality, ...], AfterValidator(_some)] = ("text",)
+    output: Annotated[tuple[Modality, ...], AfterValidator(_some)] = ("text",)
+
+
+class Serving(Entry):
+    """A provider that serves the model. Lower ``order`` is tried first; equal ones share by ``weight``."""
+
+    provider: Slug
+    upstream_model: Text | None = None
+    order: Count = 0
+    weight: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 1
+
+
+class ModelEntry(Limits):
+    """A model for sale. Its own id is the upstream name unless ``upstream_model`` says otherwise."""
+
+    id: ModelId
+    vendor: Slug
+    name: Text | None = None
+    free: StrictBool = False
+    endpoints: Annotated[tuple[Endpoint, ...], AfterValidator(_some)] = ("chat",)
+    modalities: Modalities = Modalities()
+    free_rpm: Count | None = None
+    free_daily: Count | None = None
+    served_by: Annotated[tuple[Serving, ...], AfterValidator(_some)]
+
+    @model_validator(mode="after")
+    def _free_or_priced(self) -> Self:
+        prices = self.prices()
+        if self.id.endswith(FREE_SUFFIX) and not self.free:
+            raise ValueError(f"an id that ends in {FREE_SUFFIX} costs nothing: it needs free: true")
+        if self.free and not self.id.endswith(FREE_SUFFIX):
+            raise ValueError(f"a free model's id ends in {FREE_SUFFIX}")
+        if self.free and prices is not None:
+            raise ValueError("a free model has no price of its own: it shows that of its paid version")
+        if not self.free and prices is None:
+            raise ValueError("a paid model needs a price: rupiah_per_1m_tokens or micro_idr_per_1m_tokens")
+        if prices is not None and not (prices.input or prices.output):
+            raise ValueError("a paid model's input or output price must be above 0")
+        if not self.free and (self.free_rpm is not None or self.free_daily is not None):
+            raise ValueError("free_rpm and free_daily are for free models")
+        return self
+
+
+class DiscoveredDefaults(Limits):
+    """Price and limits of models that a provider lists and the file does not."""
+
+    @model_validator(mode="after")
+    def _priced(self) -> Self:
+        prices = self.prices()
+        if prices is None or not (prices.input or prices.output):
+            raise ValueError("discovered models need a price above 0, so that an unknown one is never given away")
+        return self
