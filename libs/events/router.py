@@ -66,3 +66,5 @@ class UpstreamHealth(EventData):
     state: Literal["healthy", "cooling", "probing"]
     until_ms: int = 0
     reason: str = ""
+    # Pauses in close succession so far; the next one is longer.
+    pauses: int = 0
