@@ -6,6 +6,7 @@ Used by `make run` (data under .kenari/) and by the tests (temporary directories
         connect(postgres.dsn("ledger"))
 """
 
+from deploy.local.brokers import Broker, ExternalBroker, choose_broker
 from deploy.local.errors import LocalServerError, PortTaken, StartFailed, ToolMissing
 from deploy.local.kafka import KafkaServer
 from deploy.local.lock import AlreadyRunning, DirectoryLock
@@ -17,7 +18,9 @@ from deploy.local.valkey import ValkeyServer
 
 __all__ = [
     "AlreadyRunning",
+    "Broker",
     "DirectoryLock",
+    "ExternalBroker",
     "KafkaServer",
     "LocalServer",
     "LocalServerError",
@@ -27,5 +30,6 @@ __all__ = [
     "TansuServer",
     "ToolMissing",
     "ValkeyServer",
+    "choose_broker",
     "pick_free_port",
 ]

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TextIO
+from typing import IO
 
 _STOP_SECONDS = 15.0
 
@@ -23,7 +23,7 @@ class Guard:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pipe: TextIO | None = None
+        self._pipe: IO[str] | None = None
         self._owner = 0
 
     def watch(self, pid: int, stop_signal: int) -> None:
@@ -42,7 +42,7 @@ class Guard:
             self._pipe.flush()
 
     @staticmethod
-    def _spawn() -> TextIO:
+    def _spawn() -> IO[str]:
         process = subprocess.Popen(
             [sys.executable, "-I", str(Path(__file__).resolve())],
             stdin=subprocess.PIPE,

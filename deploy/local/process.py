@@ -181,9 +181,7 @@ class LocalServer(ABC):
         give_up_at = time.monotonic() + self.start_seconds
         while not self._answers():
             if not self.running:
-                raise StartFailed(
-                    f"{self.name} ended while starting; end of {self.log_file}:\n{self.log_tail()}"
-                )
+                raise StartFailed(f"{self.name} ended while starting; end of {self.log_file}:\n{self.log_tail()}")
             if time.monotonic() > give_up_at:
                 raise StartFailed(
                     f"{self.name} did not answer on port {self.port} within {self.start_seconds:.0f} s; "
