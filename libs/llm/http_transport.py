@@ -111,11 +111,13 @@ class _HttpReply:
         self._idle_s = idle_s
         self._deadline = deadline
         self._timer = loop.call_at(deadline, self._look)
-        self._reading = self._timed_out = False
+        self._begun = self._reading = self._timed_out = False
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
 
     async def read(self) -> bytes:
+        if self._begun:
+            self._deadline = self._loop.time() + self._idle_s
         self._reading = True
         try:
             data = await self._response.content.readany()
@@ -124,7 +126,7 @@ class _HttpReply:
             raise ProviderFailure(kind, status=self.status, detail=type(error).__name__) from None
         finally:
             self._reading = False
-            self._deadline = self._loop.time() + self._idle_s
+        self._begun = True
         return data
 
     async def read_all(self, limit: int) -> bytes:

@@ -36,6 +36,9 @@ class SseSplitter:
             self._after_cr = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         tail = self._tail
+        if not tail and chunk.startswith(b"data: ") and chunk.find(b"\n") == len(chunk) - 2 and chunk[-1] == 10:
+            self._at_start = False
+            return [(b"", chunk[6:-2])]
         if tail:
             if b"\n\n" not in tail[-1:] + chunk:
                 return self._keep(chunk)

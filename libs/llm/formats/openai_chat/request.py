@@ -29,6 +29,9 @@ _OURS_ALONE = ("provider", "models", "route", "plugins")
 """Read by us, or meant for an account's own key; never sent on with our credentials."""
 
 
+_NULL = Raw(b"null")  # absent or null: ``Raw | None`` is no type a decoder takes
+
+
 class _Part(Struct, gc=False):
     type: str
     # Untyped, since in a part of a type nobody knows these names may mean anything.
@@ -41,7 +44,7 @@ class _Part(Struct, gc=False):
 class _Message(Struct, gc=False):
     role: str
     content: str | list[_Part] | None = None
-    tool_calls: Raw | None = None
+    tool_calls: Raw = _NULL
     reasoning_content: str | None = None
     reasoning: str | None = None
 
@@ -176,7 +179,7 @@ def _check_media(part: _Part, path: str) -> None:
 
 def _earlier_work(turn: _Message) -> int:
     """Characters of an assistant turn besides its content: calls it made and reasoning handed back."""
-    calls = 0 if turn.tool_calls is None else len(bytes(turn.tool_calls))
+    calls = 0 if turn.tool_calls == _NULL else len(bytes(turn.tool_calls))
     return calls + len(turn.reasoning_content or turn.reasoning or "")
 
 

@@ -6,11 +6,11 @@ Called by the adapter; pure.
 from typing import Any
 
 from msgspec import DecodeError, Raw, Struct
-from msgspec.json import Decoder, encode
+from msgspec.json import Decoder
 
 from libs.llm.canonical import Answer, ToolCall
 from libs.llm.failures import FailureKind, ProviderFailure
-from libs.llm.providers.openai_chat.wire import BROKEN_OFF, Call, finish_reason, usage_of
+from libs.llm.providers.openai_chat.wire import BROKEN_OFF, NULL, Call, arguments_text, finish_reason, usage_of
 from libs.llm.providers.rejections import failure_in_answer
 
 
@@ -29,8 +29,8 @@ class _Choice(Struct):
 
 class _Completion(Struct):
     choices: list[_Choice] | None = None
-    usage: Raw | None = None
-    error: Raw | None = None
+    usage: Raw = NULL
+    error: Raw = NULL
 
 
 _decode = Decoder(_Completion).decode
@@ -42,7 +42,7 @@ def read_answer(body: bytes) -> Answer:
         wire = _decode(body)
     except (DecodeError, RecursionError, UnicodeDecodeError):
         raise ProviderFailure(FailureKind.JUNK, status=200, detail="body is not an answer") from None
-    if wire.error is not None and bytes(wire.error) != b"null":
+    if wire.error != NULL:
         raise failure_in_answer(bytes(wire.error))
     if not wire.choices:
         raise ProviderFailure(FailureKind.JUNK, status=200, detail="answer without choices")
@@ -72,10 +72,3 @@ def _tool_call(call: Call, place: int) -> ToolCall:
     if function is None or not function.name:
         raise ProviderFailure(FailureKind.JUNK, status=200, detail="tool call without a name")
     return ToolCall(call.id or f"call_{place}", function.name, arguments_text(function.arguments) or "{}")
-
-
-def arguments_text(arguments: Any) -> str:
-    """Arguments as the JSON text clients expect, also from servers that send the object itself."""
-    if arguments is None:
-        return ""
-    return arguments if isinstance(arguments, str) else encode(arguments).decode()

@@ -13,19 +13,20 @@ from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.providers.openai_chat.calls import CallTracker
 from libs.llm.providers.openai_chat.surrogates import SurrogateMender
 from libs.llm.providers.openai_chat.template import Template, text_of
-from libs.llm.providers.openai_chat.wire import BROKEN_OFF, Call, finish_reason, usage_of
+from libs.llm.providers.openai_chat.wire import BROKEN_OFF, NULL, Call, finish_reason, usage_of
 from libs.llm.providers.rejections import failure_in_answer
 from libs.llm.sse import FrameTooLong, SseSplitter
 
-_LESSONS = 8
+_LESSONS = 4
 """How often one stream may teach its template anew; a provider that varies every chunk is decoded in full."""
 
 
 class _Delta(Struct, gc=False):
-    content: Raw | None = None
-    reasoning_content: Raw | None = None
-    reasoning: Raw | None = None
-    refusal: Raw | None = None
+    content: str | list[dict[str, Any]] | None = None
+    refusal: str | None = None
+    # Untyped: in servers without reasoning of this kind the names may hold anything.
+    reasoning_content: Any = None
+    reasoning: Any = None
     tool_calls: list[Call] | None = None
 
 
@@ -36,12 +37,11 @@ class _Choice(Struct, gc=False):
 
 class _Chunk(Struct, gc=False):
     choices: list[_Choice] | None = None
-    usage: Raw | None = None
-    error: Raw | None = None
+    usage: Raw = NULL
+    error: Raw = NULL
 
 
 _decode_chunk = Decoder(_Chunk).decode
-_decode_content = Decoder(str | list[dict[str, Any]] | None).decode
 
 _Piece: TypeAlias = type[TextDelta] | type[ReasoningDelta]
 
@@ -62,21 +62,22 @@ class StreamDecoder:
         self._lessons = _LESSONS
         self._calls = CallTracker()
         self._finish_reason: str | None = None
-        self._usage: Raw | None = None
+        self._usage = NULL
         self._mender = SurrogateMender()
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
         """The events that ``chunk`` completes."""
         events: list[StreamEvent] = []
+        template = self._template
         try:
             for name, data in self._splitter.feed(chunk):
-                string = self._template.match(data)
-                if string is not None:
+                if data.startswith(template.before) and data.endswith(template.after):
+                    string = data[template.start : template.end]
                     try:
                         events.append(self._piece(text_of(string), string))
                         continue
                     except DecodeError:
-                        pass  # a string of another kind stands there, or none: the full decode tells
+                        pass  # something else stands between the two: the full decode tells
                 self._read(name, data, events)
                 if self.done:
                     break
@@ -104,15 +105,25 @@ class StreamDecoder:
             return
         if name == b"ping":
             return
-        chunk, data = self._decode(data)
-        if chunk.error is not None and bytes(chunk.error) != b"null":
+        try:
+            chunk = _decode_chunk(data)
+        except (DecodeError, RecursionError, UnicodeDecodeError):
+            chunk = self._decode_mended(data)
+        if chunk.error != NULL:
             raise failure_in_answer(bytes(chunk.error))
         if name == b"error":
             raise failure_in_answer(data)
-        if chunk.usage is not None and bytes(chunk.usage) != b"null":
+        if chunk.usage != NULL:
             self._usage = chunk.usage
         if chunk.choices:
             self._read_choice(chunk, chunk.choices[0], data, events)
+
+    def _decode_mended(self, data: bytes) -> _Chunk:
+        """The chunk, if halves of characters were all that is wrong with it."""
+        try:
+            return _decode_chunk(self._mender.mend(data))
+        except (DecodeError, RecursionError, UnicodeDecodeError):
+            raise _junk("chunk is not in the format") from None
 
     def _read_choice(self, chunk: _Chunk, choice: _Choice, data: bytes, events: list[StreamEvent]) -> None:
         if choice.finish_reason is not None:
@@ -121,11 +132,13 @@ class StreamDecoder:
         if delta is None:
             return
         reasoning = delta.reasoning_content or delta.reasoning
-        if reasoning is not None:
-            _add(ReasoningDelta, reasoning, events)
-        for content in (delta.content, delta.refusal):
-            if content is not None:
-                _add(TextDelta, content, events)
+        if reasoning and isinstance(reasoning, str):
+            events.append(ReasoningDelta(reasoning, encode(reasoning)))
+        text = delta.content or delta.refusal
+        if text:
+            if not isinstance(text, str):
+                text = "".join(part["text"] for part in text if isinstance(part.get("text"), str))
+            events.append(TextDelta(text, encode(text)))
         if delta.tool_calls:
             self._calls.add(delta.tool_calls, events)
         elif self._lessons:
@@ -135,27 +148,14 @@ class StreamDecoder:
         found = _only_string(chunk)
         if found is None:
             return
-        piece, string = found
         self._lessons -= 1
+        self._piece, text = found
 
         def read_back(probe: bytes) -> str | None:
             again = _only_string(_decode_chunk(probe))
-            return text_of(again[1]) if again is not None and again[0] is piece else None
+            return again[1] if again is not None and again[0] is self._piece else None
 
-        self._piece = piece
-        self._template.learn(data, string, read_back)
-
-    def _decode(self, data: bytes) -> tuple[_Chunk, bytes]:
-        """The chunk, and its bytes as they can be passed on."""
-        try:
-            chunk = _decode_chunk(data)
-            if b"\\ud" not in data and b"\\uD" not in data:
-                return chunk, data
-            # Raw members are not looked into, and halves of characters hide there.
-            data = self._mender.mend(data)
-            return _decode_chunk(data), data
-        except (DecodeError, RecursionError, UnicodeDecodeError):
-            raise _junk("chunk is not in the format") from None
+        self._template.learn(data, encode(text), read_back)
 
     def _complete(self, events: list[StreamEvent]) -> None:
         reason = self._finish_reason
@@ -168,41 +168,21 @@ class StreamDecoder:
         events.append(Finish(finish_reason(reason, called=self._calls.called), usage_of(self._usage)))
 
 
-def _add(piece: _Piece, raw: Raw, events: list[StreamEvent]) -> None:
-    """Add a delta's string, unless it is empty; also the parts form some servers use."""
-    json = bytes(raw)
-    try:
-        content = _decode_content(json)
-    except DecodeError:
-        raise _junk("delta is not text") from None
-    if isinstance(content, list):
-        content = "".join(part["text"] for part in content if isinstance(part.get("text"), str))
-        json = encode(content)
-    if content:
-        events.append(piece(content, json))
-
-
-def _only_string(chunk: _Chunk) -> tuple[_Piece, bytes] | None:
+def _only_string(chunk: _Chunk) -> tuple[_Piece, str] | None:
     """The one string a chunk carries, when it says nothing else besides."""
-    if chunk.error is not None or not chunk.choices or len(chunk.choices) != 1:
+    if not chunk.choices or len(chunk.choices) != 1 or chunk.error != NULL or chunk.usage != NULL:
         return None
-    if chunk.usage is not None and bytes(chunk.usage) != b"null":
+    choice = chunk.choices[0]
+    delta = choice.delta
+    if delta is None or choice.finish_reason or delta.refusal or delta.tool_calls:
         return None
-    delta = chunk.choices[0].delta
-    if delta is None or delta.refusal is not None or delta.tool_calls or chunk.choices[0].finish_reason:
-        return None
-    strings = [
-        (piece, bytes(raw))
-        for piece, raw in (
-            (TextDelta, delta.content),
-            (ReasoningDelta, delta.reasoning_content),
-            (ReasoningDelta, delta.reasoning),
-        )
-        if raw is not None and bytes(raw) != b"null"
-    ]
-    if len(strings) != 1 or strings[0][1][:1] != b'"':
-        return None
-    return strings[0]
+    reasoning = delta.reasoning_content or delta.reasoning
+    if delta.content and isinstance(delta.content, str) and not reasoning:
+        return TextDelta, delta.content
+    if reasoning and isinstance(reasoning, str) and not delta.content:
+        # Under both names at once only one of them would be put into the pattern.
+        return None if delta.reasoning_content and delta.reasoning else (ReasoningDelta, reasoning)
+    return None
 
 
 def _junk(detail: str) -> ProviderFailure:

@@ -5,34 +5,29 @@ Called by the stream decoder; learns from a chunk that was decoded in full.
 
 from collections.abc import Callable
 
+from msgspec import DecodeError
 from msgspec.json import Decoder
 
 _PROBE = b'"kenari \\u00e9 probe"'
 _PROBE_TEXT = "kenari é probe"
 _UNMATCHABLE = b"\x00"
 
-_decode_text = Decoder(str).decode
+text_of = Decoder(str).decode
+"""The text of a JSON string; raises ``DecodeError`` for anything else."""
 
 
 class Template:
-    """The bytes before and after the string. Empty at first: then it matches nothing.
+    """A chunk matches when it starts with ``before`` and ends with ``after``; both include one of the quotes.
 
-    Whatever stands between the two must decode as one JSON string, so a match is as good as decoding the
-    whole chunk: everything around the string is, byte for byte, what was decoded when it was learned.
+    What stands from ``start`` to ``end`` must then decode as one JSON string, so a match is as good as
+    decoding the whole chunk: all around the string is, byte for byte, what was decoded when it was learned.
     """
 
-    __slots__ = ("_after", "_before", "_from", "_to")
+    __slots__ = ("after", "before", "end", "start")
 
     def __init__(self) -> None:
-        self._before = _UNMATCHABLE
-        self._after = _UNMATCHABLE
-        self._from = self._to = 0
-
-    def match(self, data: bytes) -> bytes | None:
-        """The string's JSON, still to be decoded; None when the chunk is of another shape."""
-        if data.startswith(self._before) and data.endswith(self._after):
-            return data[self._from : self._to]
-        return None
+        self.before = self.after = _UNMATCHABLE
+        self.start = self.end = 0
 
     def learn(self, data: bytes, string: bytes, read_back: Callable[[bytes], str | None]) -> None:
         """Take ``data`` as the pattern, ``string`` (quotes included) being its varying part.
@@ -44,11 +39,10 @@ class Template:
         if place < 0:
             return
         before, after = data[: place + 1], data[place + len(string) - 1 :]
-        if read_back(before[:-1] + _PROBE + after[1:]) == _PROBE_TEXT:
-            self._before, self._after = before, after
-            self._from, self._to = len(before) - 1, 1 - len(after)
-
-
-def text_of(json: bytes) -> str:
-    """The text of a JSON string; raises msgspec's ``DecodeError`` for anything else."""
-    return _decode_text(json)
+        try:
+            proof = read_back(before[:-1] + _PROBE + after[1:])
+        except DecodeError:
+            return  # the string's bytes first stand somewhere else, such as across two other strings
+        if proof == _PROBE_TEXT:
+            self.before, self.after = before, after
+            self.start, self.end = len(before) - 1, 1 - len(after)

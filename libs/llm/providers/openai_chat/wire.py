@@ -6,7 +6,7 @@ Called by the decoders beside it.
 from typing import Annotated, Any
 
 from msgspec import DecodeError, Meta, Raw, Struct
-from msgspec.json import Decoder
+from msgspec.json import Decoder, encode
 
 from libs.llm.canonical import FinishReason, Usage
 
@@ -47,6 +47,9 @@ class _Usage(Struct, gc=False):
     prompt_cache_hit_tokens: _Count | None = None
 
 
+NULL = Raw(b"null")
+"""A raw member that is absent or null (``Raw | None`` is no type a decoder takes)."""
+
 _decode_usage = Decoder(_Usage | None).decode
 
 
@@ -71,10 +74,8 @@ def finish_reason(value: str | None, *, called: bool) -> FinishReason:
     return FinishReason.TOOL_CALLS if called and reason is FinishReason.STOP else reason
 
 
-def usage_of(raw: Raw | None) -> Usage | None:
+def usage_of(raw: Raw) -> Usage | None:
     """The token counts; None when absent, all zero or unusable, so that the caller estimates instead."""
-    if raw is None:
-        return None
     try:
         wire = _decode_usage(raw)
     except DecodeError:
@@ -97,3 +98,10 @@ def usage_of(raw: Raw | None) -> Usage | None:
         cache_write=min(details.cache_write_tokens or 0, prompt - cached),
         reasoning=min(reasoning, completion),
     )
+
+
+def arguments_text(arguments: Any) -> str:
+    """Arguments as the JSON text clients expect, also from servers that send the object itself."""
+    if arguments is None:
+        return ""
+    return arguments if isinstance(arguments, str) else encode(arguments).decode()
