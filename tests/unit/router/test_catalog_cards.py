@@ -45,7 +45,6 @@ def test_an_id_of_the_file_is_not_taken_over_by_another_providers_list() -> None
     assert [server.upstream_id for server in catalog.offers["sim-1"].servers] == ["simulated/default"]
 
 
-@pytest.mark.rule("MODEL-047")
 def test_a_free_model_shows_the_price_of_its_paid_version() -> None:
     catalog = shipped({})
     assert card(catalog, "sim-1:free").free
@@ -54,7 +53,6 @@ def test_a_free_model_shows_the_price_of_its_paid_version() -> None:
     assert catalog.offers["sim-1:free"].servers[0].upstream_model == "sim-1"
 
 
-@pytest.mark.rule("MODEL-022")
 def test_every_chat_model_takes_files() -> None:
     catalog = shipped({"openai": (Listed("x", "x"), Listed("gpt-5", "openai"))})
     assert all("file" in offer.card.input_modalities for offer in catalog.offers.values())
@@ -85,8 +83,8 @@ def test_a_price_version_is_named_by_its_figures_alone() -> None:
     "name",
     [
         "gpt-4o", "gpt-4o-mini", "o3", "gpt-5-chat-latest", "llama-3.1-8b-instruct", "Qwen/Qwen3-32B", "deepseek-chat",
-        "meta-llama/Llama-3.3-70B-Instruct", "mistral-large-latest", "claude-sonnet-4-5", "gemini-2.5-pro", "gemma3:27b",
-        "gpt-3.5-turbo", "gpt-4o-2024-11-20", "imagery-chat", "gpt-oss-120b",
+        "meta-llama/Llama-3.3-70B-Instruct", "mistral-large-latest", "claude-sonnet-4-5", "gemini-2.5-pro",
+        "gemma3:27b", "gpt-3.5-turbo", "gpt-4o-2024-11-20", "imagery-chat", "gpt-oss-120b",
     ],
 )
 def test_chat_models_are_kept(name: str) -> None:
@@ -97,10 +95,10 @@ def test_chat_models_are_kept(name: str) -> None:
     "name",
     [
         "text-embedding-3-small", "tts-1", "tts-1-hd", "gpt-4o-mini-tts", "whisper-1", "gpt-4o-transcribe", "dall-e-3",
-        "gpt-image-1", "omni-moderation-latest", "text-moderation-007", "gpt-4o-realtime-preview", "sora-2", "babbage-002",
-        "gpt-4o-audio-preview", "davinci-002", "gpt-3.5-turbo-instruct", "nomic-embed-text", "BAAI/bge-m3", "o1-pro",
-        "gpt-5-pro", "gpt-5.2-pro-2025-12-11", "rerank-v3.5", "black-forest-labs/FLUX.1-dev", "gpt-audio", "chatgpt-image-latest",
-        "computer-use-preview", "o3-deep-research", "gpt-5-codex",
+        "gpt-image-1", "omni-moderation-latest", "text-moderation-007", "gpt-4o-realtime-preview", "sora-2",
+        "babbage-002", "gpt-4o-audio-preview", "davinci-002", "gpt-3.5-turbo-instruct", "nomic-embed-text", "BAAI/bge-m3",
+        "o1-pro", "gpt-5-pro", "gpt-5.2-pro-2025-12-11", "rerank-v3.5", "black-forest-labs/FLUX.1-dev", "gpt-audio",
+        "chatgpt-image-latest", "computer-use-preview", "o3-deep-research", "gpt-5-codex",
     ],
 )
 def test_other_kinds_are_left_out(name: str) -> None:
@@ -110,8 +108,8 @@ def test_other_kinds_are_left_out(name: str) -> None:
 def test_a_list_of_anything_keeps_what_can_be_sold() -> None:
     entries = [
         {"id": "b", "owned_by": "Meta"}, {"id": "a", "owned_by": "system"}, {"id": "b"}, {"id": 3}, "x", None,
-        {"id": "has space"}, {"id": "x:free"}, {"id": "byok/a/b"}, {"id": "kenari-free"}, {"id": "c", "owned_by": "a b"},
-        {"id": "y" * 200}, {"id": "d", "owned_by": None},
+        {"id": "has space"}, {"id": "x:free"}, {"id": "byok/a/b"}, {"id": "kenari-free"},
+        {"id": "c", "owned_by": "a b"}, {"id": "y" * 200}, {"id": "d", "owned_by": None},
     ]
     assert usable(entries, "openai") == (
         Listed("a", "openai"), Listed("b", "meta"), Listed("c", "openai"), Listed("d", "openai"),
