@@ -1,0 +1,123 @@
+"""Limiters on a real Valkey, built from settings as app.py does, with account facts a test can set.
+
+Used by the tests of this folder.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from pydantic import SecretStr
+from valkey.asyncio import Valkey
+
+from deploy.local.valkey import ValkeyServer
+from libs.core.clock import SystemClock
+from libs.core.money import Micros
+from libs.core.settings import TelemetrySettings
+from libs.ops.telemetry import Telemetry
+from services.limiter.domain import Admit, Allowed, Answer, Done, Refused, Subject
+from services.limiter.service import Limiter
+from services.limiter.settings import FreeSettings, TierSettings, ValkeySettings
+from services.limiter.store import Store
+
+ACCOUNT = "acct_a"
+MODEL = "small:free"
+
+
+@dataclass
+class Facts:
+    """AccountFacts a test writes itself."""
+
+    rpm: dict[str, int] = field(default_factory=dict)
+    paid: dict[str, Micros] = field(default_factory=dict)
+    plans: set[str] = field(default_factory=set)
+
+    def requests_per_minute(self, account_id: str) -> int:
+        return self.rpm.get(account_id, 0)
+
+    def paid_in(self, account_id: str) -> Micros:
+        return self.paid.get(account_id, Micros(0))
+
+    def has_plan(self, account_id: str) -> bool:
+        return account_id in self.plans
+
+
+class Bench:
+    """Makes limiters that share the store, the facts and a supply of request ids."""
+
+    def __init__(self, server: ValkeyServer, client: "Valkey") -> None:
+        self.server = server
+        self.client = client
+        self.facts = Facts()
+        self._stores: list[Store] = []
+        self._ids = count(1)
+
+    def limiter(
+        self, free: FreeSettings | None = None, *, rpm: int = 600, usage_rpm: int = 60, processes: int = 1
+    ) -> Limiter:
+        return Limiter(
+            (free or fast()).rules(),
+            account_rpm=rpm,
+            usage_rpm=usage_rpm,
+            processes=processes,
+            accounts=self.facts,
+            store=self.store(),
+            clock=SystemClock(),
+            telemetry=_telemetry(),
+        )
+
+    def store(self) -> Store:
+        """A store of its own, for calls of single scripts."""
+        self._stores.append(Store(ValkeySettings(url=SecretStr(self.server.url)), _telemetry()))
+        return self._stores[-1]
+
+    def paid(self, account: str = ACCOUNT) -> Admit:
+        return Admit(f"req{next(self._ids)}", account, Subject.PAID_CHAT)
+
+    def usage(self, account: str = ACCOUNT) -> Admit:
+        return Admit("", account, Subject.USAGE_READ)
+
+    def free(
+        self, account: str = ACCOUNT, model: str = MODEL, rpm: int | None = None, daily: int | None = None
+    ) -> Admit:
+        return Admit(f"req{next(self._ids)}", account, Subject.FREE_CHAT, model, rpm, daily)
+
+    async def close(self) -> None:
+        for store in self._stores:
+            await store.stop()
+
+
+def _telemetry() -> Telemetry:
+    return Telemetry("limiter", TelemetrySettings())
+
+
+def fast(rpm: int = 0, daily: int = 0, **others: int) -> FreeSettings:
+    """Free rules for new accounts whose pacing stays out of the way unless a test asks for it."""
+    pacing = {"gap_min_ms": 1, "gap_max_ms": 1, "max_wait_ms": 10_000} | others
+    return FreeSettings.model_validate({"new": TierSettings(rpm=rpm, daily=daily), **pacing})
+
+
+def done(ask: Admit, success: bool = True) -> Done:
+    return Done(ask.request_id, ask.account_id, ask.model, success, ask.model_daily)
+
+
+async def admit(limiter: Limiter, ask: Admit) -> Answer:
+    (answer,) = await limiter.answer([ask])
+    assert answer is not None
+    return answer
+
+
+async def allowed(limiter: Limiter, ask: Admit) -> Allowed:
+    answer = await admit(limiter, ask)
+    assert isinstance(answer, Allowed), answer
+    return answer
+
+
+async def refused(limiter: Limiter, ask: Admit) -> Refused:
+    answer = await admit(limiter, ask)
+    assert isinstance(answer, Refused), answer
+    return answer
+
+
+def count_allowed(answers: Sequence[Answer | None]) -> int:
+    return sum(isinstance(answer, Allowed) for answer in answers)

@@ -1,0 +1,123 @@
+"""Shares of one process while the store is away: generous on paid, a fifth of the day on free, always bounded."""
+
+import pytest
+
+from libs.core.money import Micros
+from services.limiter.domain import Admit, Allowed, Answer, Code, Refused, Subject, free_limits
+from services.limiter.local import LocalShares
+from services.limiter.memory import DayCounts
+from services.limiter.settings import FreeSettings, TierSettings
+
+NOW = 20_000 * 86_400_000 + 3_600_000
+TODAY = 20_000
+
+
+def shares(processes: int = 1, counts: DayCounts | None = None, rpm: int = 0, daily: int = 50) -> "Bench":
+    return Bench(processes, counts or DayCounts(), rpm, daily)
+
+
+class Bench:
+    """Local shares and a counter of requests."""
+
+    def __init__(self, processes: int, counts: DayCounts, rpm: int, daily: int) -> None:
+        self.rules = FreeSettings(new=TierSettings(rpm=rpm, daily=daily), gap_min_ms=1).rules()
+        self.local = LocalShares(self.rules, processes, counts)
+        self.sent = 0
+
+    def free(self, now_ms: int = NOW, request_id: str | None = None) -> Answer:
+        self.sent += 1
+        ask = Admit(request_id or f"r{self.sent}", "acct_a", Subject.FREE_CHAT, "m:free")
+        return self.local.free(ask, free_limits(self.rules, ask, paid_in=Micros(0), has_plan=False), now_ms)
+
+
+def test_paid_share_is_half_more_than_the_limit_split_over_processes() -> None:
+    local = shares(processes=2).local
+    answers = [local.paid("acct_a", 100, NOW + n) for n in range(100)]
+    assert sum(isinstance(answer, Allowed) for answer in answers) == 75
+    assert all(answer.degraded for answer in answers if isinstance(answer, Allowed))
+    assert answers[-1] == Refused(Code.RATE_LIMIT)
+    assert isinstance(local.paid("acct_a", 100, NOW + 60_000), Allowed)
+    assert isinstance(local.paid("acct_b", 100, NOW + 100), Allowed)
+
+
+def test_usage_reads_have_the_plain_share() -> None:
+    local = shares(processes=2).local
+    assert sum(isinstance(local.usage_read("acct_a", 60, NOW), Allowed) for _ in range(60)) == 30
+
+
+def test_a_clock_set_back_does_not_keep_a_window_full() -> None:
+    local = shares().local
+    for _ in range(60):
+        local.usage_read("acct_a", 60, NOW)
+    assert isinstance(local.usage_read("acct_a", 60, NOW - 300_000), Allowed)
+
+
+def test_a_fifth_of_the_days_rest_is_granted() -> None:
+    counts = DayCounts()
+    counts.heard("acct_a", "", TODAY, 20)
+    bench = shares(counts=counts)
+    answers = [bench.free() for _ in range(20)]
+    assert sum(isinstance(answer, Allowed) for answer in answers) == (50 - 20) // 5
+    assert answers[-1] == Refused(Code.FREE_RPM, 5)
+
+
+def test_a_used_up_quota_stays_used_up() -> None:
+    counts = DayCounts()
+    counts.heard("acct_a", "", TODAY, 50)
+    assert shares(counts=counts).free() == Refused(Code.FREE_DAILY, 23 * 3600)
+
+
+def test_yesterdays_count_does_not_matter() -> None:
+    counts = DayCounts()
+    counts.heard("acct_a", "", TODAY - 1, 50)
+    assert isinstance(shares(counts=counts).free(), Allowed)
+
+
+def test_a_failed_request_gives_its_place_back_and_a_success_does_not() -> None:
+    bench = shares(daily=5)
+    assert isinstance(bench.free(request_id="a"), Allowed)
+    assert isinstance(bench.free(), Refused)
+    assert bench.local.finish("a", success=False)
+    assert isinstance(bench.free(request_id="b"), Allowed)
+    assert bench.local.finish("b", success=True)
+    assert isinstance(bench.free(), Refused)
+    assert not bench.local.finish("b", success=True)
+    assert not bench.local.finish("admitted elsewhere", success=True)
+
+
+def test_repeating_a_request_counts_once_and_waits_less() -> None:
+    bench = shares(daily=50, rpm=60)
+    bench.free(request_id="first")
+    first = bench.free(request_id="second")
+    again = bench.free(request_id="second", now_ms=NOW + 100)
+    assert isinstance(first, Allowed) and isinstance(again, Allowed)
+    assert (first.wait_ms, again.wait_ms) == (250, 150)
+    assert first.remaining == again.remaining == 58
+
+
+def test_free_minute_and_pacing_hold_locally() -> None:
+    bench = shares(rpm=10, daily=0, processes=2)
+    answers = [bench.free() for _ in range(8)]
+    waits = [answer.wait_ms for answer in answers if isinstance(answer, Allowed)]
+    assert waits == [0, 1000, 2000, 3000, 4000]
+    assert answers[-1] == Refused(Code.FREE_RPM, 60)
+
+
+def test_a_flood_is_refused_without_retry_after() -> None:
+    bench = shares(rpm=30, daily=0)
+    answers = [bench.free() for _ in range(25)]
+    assert sum(isinstance(answer, Allowed) for answer in answers) == 21
+    assert answers[-1] == Refused(Code.RATE_LIMIT)
+
+
+@pytest.mark.parametrize("daily", [1, 3, 50])
+def test_some_requests_pass_for_every_quota(daily: int) -> None:
+    assert isinstance(shares(daily=daily).free(), Allowed)
+
+
+def test_after_the_outage_shares_start_anew_but_admissions_are_remembered() -> None:
+    bench = shares(daily=5)
+    bench.free(request_id="a")
+    bench.local.reset()
+    assert bench.local.finish("a", success=True)
+    assert isinstance(bench.free(), Allowed)
