@@ -32,6 +32,7 @@ async def migrate(dsn: str, folder: Path) -> list[str]:
     Several runs at once take turns. Raises ConfigError when an applied file has changed or gone, when one does
     not apply, or when the database cannot be reached.
     """
+    files = _read(folder)
     conn = await _connect(dsn)
     try:
         await conn.execute("select pg_advisory_lock($1)", _LOCK)
@@ -40,17 +41,22 @@ async def migrate(dsn: str, folder: Path) -> list[str]:
             "name text primary key, checksum text not null, applied_at timestamptz not null default now())"
         )
         rows = await conn.fetch("select name, checksum from schema_migration")
-        files = {path.name: path for path in sorted(folder.iterdir()) if _NAME.fullmatch(path.name)}
-        _compare({row["name"]: row["checksum"] for row in rows}, files)
-        missing = [path for name, path in files.items() if name not in {row["name"] for row in rows}]
-        for path in missing:
-            await _apply(conn, path)
-        return [path.name for path in missing]
+        applied = {row["name"]: row["checksum"] for row in rows}
+        _compare(applied, files)
+        missing = [name for name in files if name not in applied]
+        for name in missing:
+            await _apply(conn, name, files[name])
+        return missing
     finally:
         await conn.close()
 
 
-def _compare(applied: dict[str, str], files: dict[str, Path]) -> None:
+def _read(folder: Path) -> dict[str, str]:
+    paths = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+    return {path.name: path.read_text(encoding="utf-8") for path in paths}
+
+
+def _compare(applied: dict[str, str], files: dict[str, str]) -> None:
     for name, checksum in applied.items():
         if name not in files:
             raise ConfigError(f"migration {name} was applied to this database but its file is gone")
@@ -62,17 +68,17 @@ def _compare(applied: dict[str, str], files: dict[str, Path]) -> None:
             raise ConfigError(f"migration {name} comes before {newest}, which is applied; number it after that")
 
 
-async def _apply(conn: Any, path: Path) -> None:
+async def _apply(conn: Any, name: str, text: str) -> None:
     try:
         async with conn.transaction():
             # A change that cannot get its lock soon must not make everybody else queue behind it.
             await conn.execute("set local lock_timeout = '5s'")
-            await conn.execute(path.read_text(encoding="utf-8"))
+            await conn.execute(text)
             await conn.execute(
-                "insert into schema_migration (name, checksum) values ($1, $2)", path.name, _checksum(path)
+                "insert into schema_migration (name, checksum) values ($1, $2)", name, _checksum(text)
             )
     except asyncpg.PostgresError as error:
-        raise ConfigError(f"migration {path.name} does not apply: {error}") from error
+        raise ConfigError(f"migration {name} does not apply: {error}") from error
 
 
 async def _connect(dsn: str) -> Any:
@@ -89,8 +95,8 @@ async def _connect(dsn: str) -> Any:
     raise AssertionError("unreachable")
 
 
-def _checksum(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def folders() -> dict[str, Path]:
