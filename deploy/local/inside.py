@@ -1,0 +1,25 @@
+"""Runs a Python module with the settings of the last `make run`: its databases, its broker, its secrets.
+Called by make, as `python -m deploy.local.inside -m libs.kafka.replay ledger`.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from deploy.local import wiring
+from deploy.local.errors import LocalServerError
+from deploy.local.wiring import DEFAULT_STATE, State
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Replace this process by `python ARGUMENTS`; exit with one line when nothing was ever started."""
+    try:
+        wired = wiring.load(State(DEFAULT_STATE))
+    except LocalServerError as error:
+        sys.exit(f"kenari: {error}")
+    os.execve(sys.executable, [sys.executable, *arguments], wiring.process_environment(wired))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

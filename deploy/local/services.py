@@ -1,0 +1,104 @@
+"""The services as child processes of `make run`: all in one process, or one process each.
+Called by the launcher.
+"""
+
+import http.client
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from deploy.local.addresses import Ports
+from deploy.local.errors import StartFailed
+from deploy.local.ports import require_free
+from deploy.local.process import LocalServer
+from deploy.local.wiring import State, process_environment
+
+_PATIENCE_S = 1.0
+
+
+class ServiceProcess(LocalServer):
+    """`python -m services WHAT`, started when every service in it answers /ready with yes.
+
+    report: told, at most once a second, what is not ready yet. give_up: when it returns True, waiting ends
+    early, so that the owner can stop what it started.
+    """
+
+    name = "services"
+    start_seconds = 90.0
+
+    def __init__(
+        self,
+        state: State,
+        what: str,
+        services: Sequence[str],
+        ports: Ports,
+        wired: Mapping[str, str],
+        report: Callable[[str], None],
+        give_up: Callable[[], bool],
+    ) -> None:
+        own = {setting: port for service in services for setting, port in ports.of_service(service).items()}
+        super().__init__(state.directory / "services" / what, next(iter(own.values())))
+        self.what = what
+        self._own_ports = own
+        self._ops = {service: ports.ops(service) for service in services}
+        self._wired = wired
+        self._log_file = state.logs / f"{what}.log"
+        self._report = report
+        self._give_up = give_up
+        self._waiting: list[str] = []
+
+    @property
+    def log_file(self) -> Path:
+        return self._log_file
+
+    def check_ports(self) -> None:
+        """Raise PortTaken when another program has one of the ports of these services."""
+        for setting, port in self._own_ports.items():
+            require_free(self.what, port, setting)
+
+    def _prepare(self) -> None:
+        self.check_ports()
+
+    def _command(self) -> Sequence[str]:
+        return [sys.executable, "-m", "services", self.what]
+
+    def _environment(self) -> dict[str, str]:
+        return process_environment(self._wired)
+
+    def _answers(self) -> bool:
+        self._waiting = [f"{name}: {why}" for name, address in self._ops.items() if (why := _not_ready(address))]
+        return not self._waiting
+
+    def _wait_until_it_answers(self) -> None:
+        started = told = time.monotonic()
+        while not self._give_up() and not self._answers():
+            now = time.monotonic()
+            if not self.running:
+                raise StartFailed(f"{self.what} ended while starting; end of {self.log_file}:\n{self.log_tail()}")
+            if now > started + self.start_seconds:
+                raise StartFailed(
+                    f"{self.what} not ready within {self.start_seconds:.0f} s ({'; '.join(self._waiting)}); "
+                    f"end of {self.log_file}:\n{self.log_tail()}"
+                )
+            if now > told + _PATIENCE_S:
+                told = now
+                self._report("; ".join(self._waiting))
+            time.sleep(0.1)
+
+
+def _not_ready(address: str) -> str | None:
+    """Why the service at this ops address is not ready, or None."""
+    connection = http.client.HTTPConnection(address, timeout=2)
+    try:
+        connection.request("GET", "/ready")
+        answer: dict[str, Any] = json.loads(connection.getresponse().read())
+    except (OSError, http.client.HTTPException):
+        return "starting"
+    except ValueError:
+        return f"something else answers on {address}"
+    finally:
+        connection.close()
+    return ", ".join(answer.get("problems", [])) or None
