@@ -1,0 +1,65 @@
+"""A scripted provider in a thread of its own, for systems that run as processes.
+Used by the end-to-end tests: it keeps its address while it comes and goes.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, Self, TypeVar
+
+from tests.support.provider import Received, Scripted, ScriptedProvider
+
+T = TypeVar("T")
+
+
+class BackgroundProvider:
+    """The same script as ScriptedProvider, without an event loop in sight."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._provider = ScriptedProvider()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._run(self._provider.__aenter__())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run(self._provider.refuse())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    @property
+    def base_url(self) -> str:
+        return self._provider.base_url
+
+    @property
+    def requests(self) -> list[Received]:
+        return self._provider.requests
+
+    @property
+    def open_connections(self) -> int:
+        return self._provider.open_connections
+
+    def answers(self, *script: Scripted) -> None:
+        """Replace the script and forget the requests so far."""
+        self._provider.requests.clear()
+        self._provider.answers(*script)
+
+    def wait_requests(self, count: int, timeout_s: float = 5.0) -> None:
+        self._run(self._provider.wait_requests(count, timeout_s))
+
+    def wait_closed(self, timeout_s: float = 5.0) -> None:
+        self._run(self._provider.wait_closed(timeout_s))
+
+    def refuse(self) -> None:
+        """Be unreachable from now on."""
+        self._run(self._provider.refuse())
+
+    def listen_again(self) -> None:
+        """Be reachable again at the same address."""
+        self._run(self._provider.listen_again())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
