@@ -27,10 +27,12 @@ class Topic:
     keep: Keep
     retention_ms: int
     about: str
+    # What the edge gives up when neither broker nor memory takes more: the highest first, 0 never.
+    shed: int = 0
 
 
-def _log(name: str, key: str, partitions: int, days: int, about: str) -> Topic:
-    return Topic(name, name.split(".")[0], key, partitions, Keep.TIME, days * _DAY_MS, about)
+def _log(name: str, key: str, partitions: int, days: int, about: str, shed: int = 0) -> Topic:
+    return Topic(name, name.split(".")[0], key, partitions, Keep.TIME, days * _DAY_MS, about, shed)
 
 
 def _table(name: str, key: str, about: str) -> Topic:
@@ -38,12 +40,18 @@ def _table(name: str, key: str, about: str) -> Topic:
     return Topic(name, name.split(".")[0], key, 1, Keep.LATEST_PER_KEY, -1, about)
 
 
-def _dead(service: str) -> Topic:
+def dead_topic(service: str) -> Topic:
+    """Where a service's consumers put what they cannot handle."""
     return _log(f"{service}.dead.v1", "original key", 1, 90, f"records that {service} could not handle")
 
 
-EDGE_REQUESTS = _log("edge.requests.v1", "account", 12, 7, "every finished request, for analytics")
-EDGE_ATTEMPTS = _log("edge.attempts.v1", "upstream", 3, 3, "every try at a provider, for its health")
+def retry_topic(service: str) -> Topic:
+    """Where the replay command puts dead letters for another try; it keeps who did it, and when."""
+    return _log(f"{service}.retry.v1", "original key", 1, 90, f"dead letters that {service} tries again")
+
+
+EDGE_REQUESTS = _log("edge.requests.v1", "account", 12, 7, "every finished request, for analytics", shed=1)
+EDGE_ATTEMPTS = _log("edge.attempts.v1", "upstream", 3, 3, "every try at a provider, for its health", shed=2)
 EDGE_USAGE = _log("edge.usage.v1", "account", 12, 14, "what is to be settled; the redo log of charges")
 LEDGER_ENTRIES = _log("ledger.entries.v1", "account", 12, 30, "every change of money, after it happened")
 LEDGER_STATES = _table("ledger.states.v1", "account", "what limits and hints need to know of an account's money")
@@ -52,7 +60,9 @@ ACCOUNTS_SETTINGS = _table("accounts.settings.v1", "account", "limits set on an 
 ROUTER_CATALOG = _table("router.catalog.v1", "model", "models for sale, with limits and price version")
 ROUTER_HEALTH = _table("router.health.v1", "upstream", "which upstreams are paused, and until when")
 
-DEAD = {name: _dead(name) for name in ("accounts", "edge", "ledger", "limiter", "router")}
+SERVICES = ("accounts", "edge", "ledger", "limiter", "router")
+DEAD = {name: dead_topic(name) for name in SERVICES}
+RETRY = {name: retry_topic(name) for name in SERVICES}
 
 ALL: tuple[Topic, ...] = (
     EDGE_REQUESTS,
@@ -65,4 +75,5 @@ ALL: tuple[Topic, ...] = (
     ROUTER_CATALOG,
     ROUTER_HEALTH,
     *DEAD.values(),
+    *RETRY.values(),
 )

@@ -1,0 +1,118 @@
+"""Hands many events to the broker as ready-made batches, one per partition, and tells which were confirmed.
+
+Called by producer.py with what it collected.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from aiokafka.partitioner import murmur2
+from prometheus_client import Counter
+
+from libs.kafka.connection import Connection
+from libs.kafka.errors import error_class
+from libs.kafka.records import trace_headers
+from libs.kafka.spool import Event
+
+log = logging.getLogger("kenari.kafka")
+
+# The hash is pure Python at several microseconds a key, and few keys make most of the traffic.
+_KEYS_REMEMBERED = 100_000
+
+_Batch = tuple[list[Event], "asyncio.Future[Any]"]
+
+
+class Handover:
+    """Batches by partition, chosen as all Kafka clients choose it: by the murmur2 hash of the key."""
+
+    def __init__(self, connection: Connection, confirm_s: float, failures: Counter) -> None:
+        self._connection = connection
+        self._confirm_s = confirm_s
+        self._failures = failures
+        self._hashes: dict[str, int] = {}
+
+    async def deliver(self, events: Sequence[Event]) -> list[Event]:
+        """Send events; return those not confirmed in time, in order. What timed out may still arrive."""
+        client = self._connection.client
+        if client is None:
+            return list(events)
+        until = time.monotonic() + self._confirm_s
+        batches: list[_Batch] = []
+        try:
+            async with asyncio.timeout(self._confirm_s):
+                for (topic, partition), group in (await self._by_partition(client, events)).items():
+                    for builder, members in _batches(client, group):
+                        batches.append((members, await client.send_batch(builder, topic, partition=partition)))
+        except (TimeoutError, KafkaError) as error:
+            self._note(error)
+        return await self._unconfirmed(events, batches, until)
+
+    async def _unconfirmed(self, events: Sequence[Event], batches: list[_Batch], until: float) -> list[Event]:
+        if batches:
+            await asyncio.wait([future for _, future in batches], timeout=max(0.0, until - time.monotonic()))
+        confirmed: set[int] = set()
+        for members, future in batches:
+            if not future.done():
+                self._note(TimeoutError())
+                future.add_done_callback(_forget_error)
+            elif (error := future.exception()) is not None:
+                self._note(error)
+            else:
+                confirmed.update(map(id, members))
+        if len(confirmed) == len(events):
+            return []
+        return [event for event in events if id(event) not in confirmed]
+
+    async def _by_partition(
+        self, client: AIOKafkaProducer, events: Sequence[Event]
+    ) -> dict[tuple[str, int], list[Event]]:
+        if len(self._hashes) > _KEYS_REMEMBERED:
+            self._hashes.clear()
+        counts: dict[str, int] = {}
+        groups: dict[tuple[str, int], list[Event]] = {}
+        for event in events:
+            count = counts.get(event.topic)
+            if count is None:
+                count = counts[event.topic] = len(await client.partitions_for(event.topic))
+            hashed = self._hashes.get(event.key)
+            if hashed is None:
+                hashed = self._hashes[event.key] = murmur2(event.key.encode()) & 0x7FFFFFFF
+            groups.setdefault((event.topic, hashed % count), []).append(event)
+        return groups
+
+    def _note(self, error: BaseException) -> None:
+        self._failures.labels(error_class(error)).inc()
+        self._connection.failed(error)
+
+
+def _batches(client: AIOKafkaProducer, events: list[Event]) -> Iterator[tuple[Any, list[Event]]]:
+    """Fill batches in order; a batch that takes no more is followed by a new one."""
+    builder, members = client.create_batch(), list[Event]()
+    for event in events:
+        if not _append(builder, event):
+            yield builder, members
+            builder, members = client.create_batch(), []
+            _append(builder, event)
+        members.append(event)
+    yield builder, members
+
+
+def _append(builder: Any, event: Event) -> bool:
+    added = builder.append(
+        key=event.key.encode(),
+        value=event.body,
+        timestamp=event.timestamp_ms,
+        headers=trace_headers(event.traceparent),
+    )
+    return added is not None
+
+
+def _forget_error(future: "asyncio.Future[Any]") -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        future.exception()
