@@ -80,6 +80,8 @@ class LocalServer(ABC):
         """
         if self.running:
             return self
+        # A server that ended by itself or was killed from outside still holds this object's locks.
+        self._forget()
         self._owner_lock.acquire()
         try:
             self._end_orphan()

@@ -12,7 +12,14 @@ from deploy.local.wire import broker_serves
 
 
 class TansuServer(LocalServer):
-    """Tansu, memory only: topics, records and group offsets are gone after `stop` or `kill`."""
+    """Tansu, memory only: topics, records and group offsets are gone after `stop` or `kill`.
+
+    What clients must set, as measured with aiokafka: `enable_idempotence=False` (an idempotent producer fails at
+    its start); a short `session_timeout_ms` (joining a group takes half of it, after a member left or died one
+    and a half times); `fetch_max_wait_ms` of about 100 (a waiting fetch notices a record only after half of it);
+    the default request timeout, as a join is one long request. Missing topics are created, whatever is asked,
+    and partitions cannot be added.
+    """
 
     name = "Tansu"
 

@@ -144,6 +144,16 @@ def test_server_that_ends_while_starting_is_reported_with_its_log(directory: Pat
         assert not broken.running
 
 
+def test_server_killed_from_outside_starts_again(directory: Path) -> None:
+    with ValkeyServer(directory) as server:
+        # given a server that somebody else killed
+        os.kill(server.pid, signal.SIGKILL)
+        assert _eventually(lambda: not server.running)
+        # when it starts again, then it serves
+        assert server.start().running
+        assert not port_is_free(server.port)
+
+
 def test_start_and_stop_can_be_repeated(directory: Path) -> None:
     server = ValkeyServer(directory)
     server.start()
