@@ -15,7 +15,7 @@ class SseSplitter:
     """Incremental: ``feed`` what arrived, get the events that became whole.
 
     An event is ``(name, data)``, ``name`` being ``b""`` without an ``event:`` line. Comments, ``id:`` and
-    ``retry:`` lines and events without data vanish. Lines may end in LF, CRLF or CR.
+    ``retry:`` lines and events without a ``data:`` line vanish. Lines may end in LF, CRLF or CR.
     """
 
     __slots__ = ("_after_cr", "_at_start", "_max", "_tail")
@@ -73,7 +73,7 @@ class SseSplitter:
 
 
 def _read_lines(frame: bytes, events: list[tuple[bytes, bytes]]) -> None:
-    """One event by the letter of the format; added only when it has data."""
+    """One event by the letter of the format; added only when it has a data line."""
     name = b""
     data: list[bytes] = []
     for line in frame.split(b"\n"):
@@ -83,6 +83,5 @@ def _read_lines(frame: bytes, events: list[tuple[bytes, bytes]]) -> None:
             data.append(value)
         elif field == b"event":
             name = value
-    joined = b"\n".join(data)
-    if joined:
-        events.append((name, joined))
+    if data:
+        events.append((name, b"\n".join(data)))

@@ -16,7 +16,7 @@ import asyncio
 import json
 import socket
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import TracebackType
@@ -220,8 +220,12 @@ class ScriptedProvider:
             writer.transport.abort()
         await asyncio.sleep(0)
 
+    async def listen_again(self) -> None:
+        """After ``refuse``: take calls again, at the same address."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=2048)
         self._port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -230,7 +234,7 @@ class ScriptedProvider:
     ) -> None:
         await self.refuse()
 
-    async def _until(self, met: Any, timeout_s: float) -> None:
+    async def _until(self, met: Callable[[], bool], timeout_s: float) -> None:
         async with asyncio.timeout(timeout_s):
             while not met():
                 self._changed.clear()
@@ -298,13 +302,12 @@ def _head(answer: Scripted) -> bytes:
     if answer.chunked:
         headers["transfer-encoding"] = "chunked"
     else:
-        headers.setdefault("content-length", str(sum(len(s) for s in _bytes_of(answer.steps))))
+        # An answer that ends otherwise has promised more than comes.
+        promised = any(isinstance(step, End) for step in answer.steps)
+        length = sum(len(step) for step in answer.steps if isinstance(step, bytes))
+        headers.setdefault("content-length", str(length + promised))
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"HTTP/1.1 {answer.status} Scripted\r\n{lines}\r\n".encode("latin-1")
-
-
-def _bytes_of(steps: Iterable[Step]) -> Iterable[bytes]:
-    return (step for step in steps if isinstance(step, bytes))
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

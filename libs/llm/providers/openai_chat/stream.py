@@ -103,8 +103,8 @@ class StreamDecoder:
         if data[:1] == b"[" and data.strip() == b"[DONE]":
             self._complete(events)
             return
-        if name == b"ping":
-            return
+        if name == b"ping" or not data.strip():
+            return  # some servers' way to keep a connection open
         try:
             chunk = _decode_chunk(data)
         except (DecodeError, RecursionError, UnicodeDecodeError):
