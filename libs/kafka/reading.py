@@ -20,6 +20,8 @@ _POLL_MS = 200
 async def read_to_end(settings: KafkaSettings, topics: Sequence[Topic], since_ms: int) -> AsyncIterator[Received]:
     """Every readable event written at ``since_ms`` (Unix) or later, in order within each partition.
 
+    Brokers that keep no index of times give everything from the beginning.
+
     Raises Transient when the broker does not answer.
     """
     consumer = AIOKafkaConsumer(
