@@ -1,0 +1,119 @@
+"""Clients and providers that misbehave on the wire: memory and money stay bounded."""
+
+import concurrent.futures
+import socket
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.background import BackgroundProvider
+from tests.support.provider import HANG, completion, delta, error, finish, stream, usage
+from tests.support.system import Person, System, eventually
+
+CHAT = "/v1/chat/completions"
+MIB = 1024 * 1024
+
+
+def ask(system: System, person: Person, **fields: Any) -> httpx.Response:
+    body = {"model": "fx-two", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 1000, **fields}
+    with system.http(person) as client:
+        return client.post(CHAT, json=body)
+
+
+def half_a_request(system: System, person: Person, length: int, sent: bytes) -> socket.socket:
+    host, port = system.base_url.removeprefix("http://").split(":")
+    connection = socket.create_connection((host, int(port)), timeout=10)
+    head = (
+        f"POST {CHAT} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {person.key}\r\n"
+        f"content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    )
+    connection.sendall(head.encode() + sent)
+    return connection
+
+
+@pytest.mark.rule("ERR-033")
+def test_a_body_that_stalls_is_408(system: System, first: BackgroundProvider) -> None:
+    person = system.person()
+    with half_a_request(system, person, 100, b'{"model":') as connection:
+        answer = connection.recv(4096).decode()
+    assert answer.startswith("HTTP/1.1 408")
+    assert answer.endswith("request body timed out")
+    assert not first.requests
+
+
+@pytest.mark.rule("ERR-037")
+def test_too_many_large_bodies_at_once_are_503(system: System) -> None:
+    person = system.person()
+    with half_a_request(system, person, 30 * MIB, b" " * 1000):
+        time.sleep(0.2)
+        with half_a_request(system, person, 30 * MIB, b" " * 1000) as second:
+            answer = second.recv(4096).decode()
+    assert answer.startswith("HTTP/1.1 503")
+    assert answer.endswith("server busy, try again shortly")
+    eventually(lambda: system.metric("edge", "kenari_edge_body_large_bytes") == 0)
+
+
+def test_large_bodies_leave_memory_bounded(system: System) -> None:
+    person = system.person()
+    before = system.metric("edge", "process_resident_memory_bytes")
+    big = b'{"model":"fx-oai","messages":[{"role":"user","content":"' + b"x" * (8 * MIB) + b'"}]}'
+
+    def send() -> int:
+        with system.http(person) as client:
+            return client.post(CHAT, content=big).status_code
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        statuses = [work.result() for work in [pool.submit(send) for _ in range(16)]]
+    assert set(statuses) <= {400, 503}
+    assert system.metric("edge", "process_resident_memory_bytes") - before < 200 * MIB
+
+
+def test_a_client_that_does_not_read_bounds_memory_and_stops_the_provider(
+    system: System, first: BackgroundProvider
+) -> None:
+    person = system.person()
+    piece = delta("y" * 60_000)
+    first.answers(stream(delta("", role="assistant"), *[piece] * 600, finish("stop"), usage(1, 1)))
+    before = system.metric("edge", "process_resident_memory_bytes")
+    body = b'{"model":"fx-oai","stream":true,"messages":[{"role":"user","content":"x"}]}'
+    with half_a_request(system, person, len(body), body):
+        first.wait_requests(1)
+        time.sleep(1.0)
+        assert system.metric("edge", "process_resident_memory_bytes") - before < 30 * MIB
+    first.wait_closed(3.0)
+    eventually(lambda: system.balance(person)["reserved_micro_idr"] == 0)
+
+
+def test_a_dead_provider_is_left_and_a_healed_one_used_again(
+    system: System, first: BackgroundProvider, second: BackgroundProvider
+) -> None:
+    person = system.person()
+    first.answers(error(500))
+    second.answers(completion("from the second"))
+    for _ in range(10):
+        assert ask(system, person).status_code == 200
+    first.requests.clear()
+    assert [ask(system, person).status_code for _ in range(5)] == [200] * 5
+    assert len(first.requests) <= 1
+    first.answers(completion("from the first"))
+
+    def healed() -> bool:
+        return ask(system, person).json()["choices"][0]["message"]["content"] == "from the first"
+
+    eventually(healed, within_s=10, every_s=0.3)
+
+
+def test_a_provider_that_refuses_or_hangs_is_passed_over(
+    system: System, first: BackgroundProvider, second: BackgroundProvider
+) -> None:
+    person = system.person()
+    second.answers(completion("from the second"))
+    first.refuse()
+    try:
+        assert ask(system, person).status_code == 200
+    finally:
+        first.listen_again()
+    first.answers(stream(HANG))
+    assert ask(system, person).status_code == 200
