@@ -4,10 +4,15 @@ Made once by the edge; adapters use it through ``Transport``. The only module th
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from weakref import WeakSet
 
 import aiohttp
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
 from yarl import URL
 
 from libs.llm.failures import FailureKind, ProviderFailure
@@ -15,15 +20,38 @@ from libs.llm.transport import Call, Reply
 
 _POOL_KEEPALIVE_S = 75.0
 _DNS_CACHE_S = 60
-_DRAIN_S = 0.5
+_FRAMING_S = 0.5
 """How long an answer's framing may take to end after its last event before the connection is given up."""
 
-_REFUSED = (aiohttp.ClientConnectorError, aiohttp.ClientSSLError)
-_SKIPPED_HEADERS = ("User-Agent", "Accept-Encoding")
+_DROPPED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
+_STALE_S = 1.0
+"""A pooled connection that the provider closed meanwhile shows it within a round trip; then one more try is
+safe. Later than this the provider may have been at work."""
+
+
+_reused: ContextVar[bool] = ContextVar("reused", default=False)
+"""Whether the connection of the running call had served another before."""
+
+
+class _Connector(aiohttp.TCPConnector):
+    """A pool that tells a used connection from a new one."""
+
+    def __init__(self) -> None:
+        # No limit here: the edge's admission decides how many calls there are.
+        super().__init__(limit=0, keepalive_timeout=_POOL_KEEPALIVE_S, ttl_dns_cache=_DNS_CACHE_S)
+        self._used: WeakSet[object] = WeakSet()
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        connection = await super().connect(req, traces, timeout)
+        _reused.set(connection.protocol in self._used)
+        self._used.add(connection.protocol)
+        return connection
 
 
 class HttpTransport:
-    """Connections have no limit of their own: the edge's admission decides how many calls there are."""
+    """``Transport`` over HTTP/1.1: no cookies, redirects or proxies from the environment."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, aiohttp.ClientSession] = {}
@@ -50,40 +78,46 @@ class HttpTransport:
         reply = _HttpReply(await self._open(call, deadline), loop, deadline, call.idle_s)
         try:
             yield reply
-            await reply.drain()
         finally:
             reply.close()
 
     async def _open(self, call: Call, deadline: float) -> aiohttp.ClientResponse:
         """Send the call and wait for the head of the answer."""
         session = self._session(call.base_url)
+        began = time.monotonic()
+        _reused.set(False)
         try:
             async with asyncio.timeout_at(deadline):
-                return await session.post(
-                    self._url(call),
-                    data=call.body,
-                    headers=call.headers,
-                    allow_redirects=False,
-                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=call.connect_s),
-                )
+                try:
+                    return await self._post(session, call)
+                except _DROPPED:
+                    if not _reused.get() or time.monotonic() - began > _STALE_S:
+                        raise
+                    return await self._post(session, call)
         except TimeoutError:
             raise ProviderFailure(FailureKind.TIMEOUT, detail="no answer in time") from None
-        except _REFUSED as error:
-            raise ProviderFailure(FailureKind.REFUSED, detail=type(error).__name__) from None
         except aiohttp.ClientResponseError:
             raise ProviderFailure(FailureKind.JUNK, detail="not HTTP") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ProviderFailure(FailureKind.REFUSED, detail=type(error).__name__) from None
 
+    async def _post(self, session: aiohttp.ClientSession, call: Call) -> aiohttp.ClientResponse:
+        return await session.post(
+            self._url(call),
+            data=call.body,
+            headers=call.headers,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=call.connect_s),
+        )
+
     def _session(self, base_url: str) -> aiohttp.ClientSession:
         session = self._sessions.get(base_url)
         if session is None:
             session = self._sessions[base_url] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0, keepalive_timeout=_POOL_KEEPALIVE_S, ttl_dns_cache=_DNS_CACHE_S
-                ),
+                connector=_Connector(),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                skip_auto_headers=_SKIPPED_HEADERS,
+                headers={"User-Agent": "kenari"},
+                skip_auto_headers=("Accept-Encoding",),
                 trust_env=False,
             )
         return session
@@ -111,7 +145,7 @@ class _HttpReply:
         self._idle_s = idle_s
         self._deadline = deadline
         self._timer = loop.call_at(deadline, self._look)
-        self._begun = self._reading = self._timed_out = False
+        self._begun = self._over = self._reading = self._timed_out = False
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
 
@@ -139,22 +173,17 @@ class _HttpReply:
             parts.append(data)
         return b"".join(parts)
 
-    async def drain(self) -> None:
-        """Let the framing end, so that the connection can serve the next call."""
-        content = self._response.content
-        if content.at_eof():
-            return
-        try:
-            async with asyncio.timeout(_DRAIN_S):
-                while not content.at_eof():
-                    await content.readany()
-        except (TimeoutError, aiohttp.ClientError, OSError):
-            pass
+    def ended(self) -> None:
+        self._over = True
 
     def close(self) -> None:
         """Give the connection back when the answer is over, else close it."""
         self._timer.cancel()
-        self._response.close()
+        if self._over and not self._response.content.at_eof():
+            # The client library gives the connection back by itself as soon as the framing ends.
+            self._loop.call_later(_FRAMING_S, self._response.close)
+        else:
+            self._response.close()
 
     def _look(self) -> None:
         now = self._loop.time()

@@ -44,6 +44,10 @@ class Reply(Protocol):
         """The rest of the body; raises ``ProviderFailure`` junk when it is longer than ``limit`` bytes."""
         ...
 
+    def ended(self) -> None:
+        """The format's last event has come: what follows is of no interest, the connection may go on serving."""
+        ...
+
 
 class Transport(Protocol):
     """Sends calls. Failures before the head of the answer are ``ProviderFailure`` (refused, timeout, junk)."""

@@ -244,6 +244,15 @@ async def test_connections_are_kept_and_cookies_are_not(provider: ScriptedProvid
     assert not any("cookie" in request.headers for request in provider.requests)
 
 
+async def test_a_pooled_connection_found_closed_costs_nobody_an_answer(
+    provider: ScriptedProvider, upstream: Upstream
+) -> None:
+    provider.answers(completion("a"), raw(CUT), completion("b"))
+    await upstream.complete()
+    assert (await upstream.complete())["choices"][0]["message"]["content"] == "b"
+    assert provider.connections == 2
+
+
 async def test_many_calls_at_once_do_not_wait_for_each_other(provider: ScriptedProvider, upstream: Upstream) -> None:
     whole = completion("ok").steps[0]
     provider.answers(Scripted((Pause(0.3), whole)))

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from libs.llm.canonical import Usage
+from libs.llm.canonical import Finish, Usage
 from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.formats import openai_chat
 from tests.service.llm.calls import HELLO, IDENTITY, Upstream
@@ -313,10 +313,26 @@ async def test_a_slow_client_is_no_silence_of_the_provider(provider: ScriptedPro
         assert [type(event).__name__ for batch in [b async for b in batches] for event in batch][-1] == "Finish"
 
 
+@pytest.mark.parametrize("leaves_at_finish", [False, True])
 async def test_a_whole_stream_leaves_its_connection_for_the_next(
-    provider: ScriptedProvider, upstream: Upstream
+    provider: ScriptedProvider, upstream: Upstream, leaves_at_finish: bool
 ) -> None:
     provider.answers(stream(*ANSWER, Pause(0.05)))  # the end of the framing comes after the last event
+    request = openai_chat.parse(b'{"model":"m","messages":[{"role":"user","content":"x"}],"stream":true}')
     for _ in range(3):
-        await upstream.stream()
+        async with aclosing(upstream.adapter.stream(request, upstream.target, 10)) as batches:
+            async for events in batches:
+                if leaves_at_finish and isinstance(events[-1], Finish):
+                    break
+        await asyncio.sleep(0.1)
     assert provider.connections == 1
+
+
+async def test_a_provider_that_holds_on_after_the_last_event_holds_up_nobody(
+    provider: ScriptedProvider, upstream: Upstream
+) -> None:
+    provider.answers(stream(*ANSWER, HANG))
+    began = time.monotonic()
+    await upstream.stream()
+    assert time.monotonic() - began < 0.4
+    await provider.wait_closed(1)

@@ -51,6 +51,8 @@ class OpenAIChat:
             while not decoder.done:
                 data = await reply.read()
                 events = decoder.feed(data) if data else decoder.end()
+                if decoder.done:
+                    reply.ended()
                 if events:
                     yield events
                 if decoder.failure is not None:
