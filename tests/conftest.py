@@ -1,0 +1,29 @@
+"""What all tests share: the real servers, and the marker of those that take too long for every run.
+
+Read by pytest only.
+"""
+
+import pytest
+
+from tests.support.stack import (  # noqa: F401
+    broker,
+    kafka,
+    own_broker,
+    own_postgres,
+    own_valkey,
+    postgres,
+    valkey_url,
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "nightly: takes minutes; run by `make nightly` (-m nightly) only")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "nightly" in (config.option.markexpr or ""):
+        return
+    long = [item for item in items if item.get_closest_marker("nightly")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
