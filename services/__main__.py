@@ -11,7 +11,8 @@ import importlib
 import json
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from libs.core.errors import ConfigError, KenariError
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         first = next(iter(settings.values()))
         ops_logging.configure(first.telemetry.log_level, names[0] if len(names) == 1 else None)
-        _run(run_services([_module(name).build(settings[name]) for name in names]))
+        _run(run_services([partial(_module(name).build, settings[name]) for name in names]))
     except ConfigError as error:
         print(f"kenari: {error}", file=sys.stderr)
         return 2
@@ -44,15 +45,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def run_services(services: list[Service]) -> None:
-    """Start the services in order, wait for SIGTERM or SIGINT, stop them in reverse."""
+async def run_services(builders: Sequence[Callable[[], Service]]) -> None:
+    """Build and start the services in order, wait for SIGTERM or SIGINT, stop them in reverse.
+
+    They are built here, inside the loop, since gRPC binds its servers and channels to the loop it finds.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     started: list[Service] = []
     try:
-        for service in services:
+        for service in [build() for build in builders]:
             await service.start()
             started.append(service)
         # What start-up made lives as long as the process: no collection needs to look at it again.

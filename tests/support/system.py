@@ -65,6 +65,7 @@ class System:
 
     def start(self) -> None:
         """Start stores, migrate, apply topics, start every service; each is ready afterwards."""
+        self._state.logs.mkdir(parents=True, exist_ok=True)
         for store in (self.postgres, self.valkey, self.kafka):
             self._stack.enter_context(store)
         self.postgres.create_databases(wiring.WITH_DATABASE)
