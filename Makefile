@@ -6,7 +6,7 @@ PY := .venv/bin/python
 INSIDE := $(PY) -m deploy.local.inside
 UV_VERSION := 0.13.8
 LOCK := build/lock/bin/uv pip compile pyproject.toml --quiet --universal --generate-hashes --python-version 3.11 \
-	--no-emit-index-url --no-header --extra local
+	--no-emit-index-url --no-header
 
 .PHONY: help
 help: ## this list
@@ -27,7 +27,7 @@ reconcile: env ## prove that the books are right (beside make run)
 	@exec $(INSIDE) -m services.ledger.reconcile $(ARGS)
 
 topics: env ## compare the topics with the code; ARGS=apply makes them
-	@exec $(INSIDE) -m libs.kafka.topics $(or $(ARGS),verify)
+	@exec $(INSIDE) -m libs.kafka.topics $(or $(ARGS),verify) --bootstrap {KENARI_KAFKA__BOOTSTRAP}
 
 replay: env ## try dead letters again: make replay ARGS="ledger --max 10 --dry-run"
 	@exec $(INSIDE) -m libs.kafka.replay $(ARGS)
@@ -70,10 +70,11 @@ contracts: env-dev ## generate proto/events and proto/asyncapi from libs/events 
 dashboards: env-dev ## generate deploy/grafana/dashboards
 	@exec $(PY) -m deploy.grafana.build
 
-lock: ## resolve the lock files anew
+lock: ## bring the lock files up to pyproject.toml; ARGS=--upgrade takes new versions
 	@test -x build/lock/bin/uv || { python3 -m venv build/lock && build/lock/bin/pip install --quiet uv==$(UV_VERSION); }
-	@$(LOCK) $(ARGS) --output-file requirements.lock
-	@$(LOCK) $(ARGS) --extra dev --constraint requirements.lock --output-file requirements-dev.lock
+	@$(LOCK) $(ARGS) --extra local --output-file requirements.lock
+	@$(LOCK) --extra local --extra dev --constraint requirements.lock --output-file requirements-dev.lock
+	@$(LOCK) --constraint requirements.lock --output-file deploy/requirements.lock
 
 clean: ## remove what can be made again; the data of make run (.kenari) stay
 	@rm -rf build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -18,11 +19,11 @@ from deploy.local import LocalServer, LocalServerError, PostgresServer, TansuSer
 from deploy.local.addresses import KAFKA, POSTGRES, VALKEY, Ports
 from deploy.local.greeting import greeting
 from deploy.local.lock import DirectoryLock
-from deploy.local.preparation import apply_topics, migrate_all
 from deploy.local.progress import Progress
 from deploy.local.services import ServiceProcess
 from deploy.local.wiring import WITH_DATABASE, WITH_RPC, State
 from libs.core.errors import KenariError
+from libs.db import migrate
 
 _LOG_KEPT_BYTES = 20_000_000
 _EVERY_S = 0.5
@@ -64,29 +65,34 @@ class Launcher:
     def _start_everything(self) -> None:
         self._make_room()
         print(f"kenari: starting, data in {self._state.directory}", flush=True)
-        self._together([self._postgres, self._valkey, self._broker])
-        wired = self._prepare_stores()
-        services = self._services(wired)
-        for service in services:
-            service.check_ports()
-        self._together(services)
-        with self._progress.step("demo", "account, Rp 100,000 and key"):
-            key = asyncio.run(demo.provide(self._state, self._ports))
-        print(greeting(self._state, self._ports, key, self._broker.address, self._progress.seconds), flush=True)
-
-    def _prepare_stores(self) -> dict[str, str]:
-        with self._progress.step("databases", ", ".join(WITH_DATABASE)):
-            self._postgres.create_databases(WITH_DATABASE)
-            dsns = {name: self._postgres.dsn(name) for name in WITH_DATABASE}
-            asyncio.run(migrate_all(dsns))
-        self._go_on()
-        with self._progress.step("topics", "applied"):
-            asyncio.run(apply_topics(self._broker.address))
+        self._together([self._provide_databases, lambda: self._start(self._valkey), self._provide_topics])
+        dsns = {name: self._postgres.dsn(name) for name in WITH_DATABASE}
         wired = wiring.settings(
             self._state, self._ports, dsns, f"{self._valkey.url}0", self._broker.address, self._environment
         )
         wiring.save(self._state, wired)
-        return wired
+        services = self._services(wired)
+        for service in services:
+            service.check_ports()
+        self._together([partial(self._start, service) for service in services])
+        with self._progress.step("demo", "account, Rp 100,000 and key"):
+            key = asyncio.run(demo.provide(self._state, self._ports))
+        print(greeting(self._state, self._ports, key, self._broker.address, self._progress.seconds), flush=True)
+
+    def _provide_databases(self) -> None:
+        self._start(self._postgres)
+        with self._progress.step("databases", ", ".join(WITH_DATABASE)):
+            self._postgres.create_databases(WITH_DATABASE)
+            for name, folder in migrate.folders().items():
+                asyncio.run(migrate.migrate(self._postgres.dsn(name), folder))
+
+    def _provide_topics(self) -> None:
+        self._start(self._broker)
+        with self._progress.step("topics", "as registered"):
+            # Its client takes a second to import, which passes while PostgreSQL starts.
+            from libs.kafka import topics
+
+            asyncio.run(topics.apply(self._broker.address))
 
     def _services(self, wired: Mapping[str, str]) -> list[ServiceProcess]:
         names = (*WITH_RPC, "edge")
@@ -99,16 +105,19 @@ class Launcher:
                 group,
                 self._ports,
                 wired,
-                report=lambda text, what=what: self._progress.say(what, f"waiting for {text}"),
+                report=partial(self._say_waiting, what),
                 give_up=lambda: self._stop.is_set() or self._failed.is_set(),
             )
             for what, group in groups.items()
         ]
 
-    def _together(self, servers: Sequence[LocalServer]) -> None:
-        """Start in parallel; on failures wait for the others, so that all of them can be stopped, and raise one."""
-        with ThreadPoolExecutor(len(servers)) as pool:
-            starts = [pool.submit(self._start, server) for server in servers]
+    def _say_waiting(self, what: str, text: str) -> None:
+        self._progress.say(what, f"waiting for {text}")
+
+    def _together(self, actions: Sequence[Callable[[], None]]) -> None:
+        """Do in parallel; on failures wait for the others, so that all servers can be stopped, and raise one."""
+        with ThreadPoolExecutor(len(actions)) as pool:
+            starts = [pool.submit(action) for action in actions]
         for start in starts:
             start.result()
         self._go_on()

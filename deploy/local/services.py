@@ -17,6 +17,7 @@ from deploy.local.process import LocalServer
 from deploy.local.wiring import State, process_environment
 
 _PATIENCE_S = 1.0
+_SILENT = "starting"
 
 
 class ServiceProcess(LocalServer):
@@ -48,7 +49,7 @@ class ServiceProcess(LocalServer):
         self._log_file = state.logs / f"{what}.log"
         self._report = report
         self._give_up = give_up
-        self._waiting: list[str] = []
+        self._waiting: dict[str, str] = {}
 
     @property
     def log_file(self) -> Path:
@@ -69,8 +70,14 @@ class ServiceProcess(LocalServer):
         return process_environment(self._wired)
 
     def _answers(self) -> bool:
-        self._waiting = [f"{name}: {why}" for name, address in self._ops.items() if (why := _not_ready(address))]
+        self._waiting = {name: why for name, address in self._ops.items() if (why := _not_ready(address))}
         return not self._waiting
+
+    def _summary(self) -> str:
+        """What is not ready, in one line."""
+        silent = [name for name, why in self._waiting.items() if why == _SILENT]
+        talking = [f"{name} ({why})" for name, why in self._waiting.items() if why != _SILENT]
+        return ", ".join([*silent, *talking])
 
     def _wait_until_it_answers(self) -> None:
         started = told = time.monotonic()
@@ -80,12 +87,12 @@ class ServiceProcess(LocalServer):
                 raise StartFailed(f"{self.what} ended while starting; end of {self.log_file}:\n{self.log_tail()}")
             if now > started + self.start_seconds:
                 raise StartFailed(
-                    f"{self.what} not ready within {self.start_seconds:.0f} s ({'; '.join(self._waiting)}); "
+                    f"{self.what} not ready within {self.start_seconds:.0f} s ({self._summary()}); "
                     f"end of {self.log_file}:\n{self.log_tail()}"
                 )
             if now > told + _PATIENCE_S:
                 told = now
-                self._report("; ".join(self._waiting))
+                self._report(self._summary())
             time.sleep(0.1)
 
 
@@ -96,7 +103,7 @@ def _not_ready(address: str) -> str | None:
         connection.request("GET", "/ready")
         answer: dict[str, Any] = json.loads(connection.getresponse().read())
     except (OSError, http.client.HTTPException):
-        return "starting"
+        return _SILENT
     except ValueError:
         return f"something else answers on {address}"
     finally:
