@@ -1,6 +1,6 @@
 -- wrk script: post a chat completion over and over, print the outcome as one line "RESULT {json}".
--- Called by tests/bench/load.py, which sets BENCH_BODY (the request body) and BENCH_HEADERS
--- ("name: value" lines). For a stream, latency is the time to the last byte.
+-- Called by tests/bench/load.py, which sets BENCH_BODY (the request body), BENCH_HEADERS ("name: value" lines)
+-- and BENCH_KEYS (API keys, one a line, used in turn). For a stream, latency is the time to the last byte.
 
 wrk.method = "POST"
 wrk.body = os.getenv("BENCH_BODY")
@@ -9,7 +9,22 @@ for line in string.gmatch(os.getenv("BENCH_HEADERS"), "[^\n]+") do
   wrk.headers[name] = value
 end
 
-function done(summary, latency, requests)
+local requests = {}
+local turn = 0
+
+function init(arguments)
+  for key in string.gmatch(os.getenv("BENCH_KEYS"), "[^\n]+") do
+    wrk.headers["Authorization"] = "Bearer " .. key
+    requests[#requests + 1] = wrk.format()
+  end
+end
+
+function request()
+  turn = turn % #requests + 1
+  return requests[turn]
+end
+
+function done(summary, latency)
   local errors = summary.errors
   io.write(string.format(
     '\nRESULT {"requests":%d,"seconds":%.6f,"p50_ms":%.4f,"p99_ms":%.4f,"bad_status":%d,"socket_errors":%d}\n',

@@ -3,33 +3,47 @@ Called by tests.bench.run and tests.bench.comparison; the only module here that 
 """
 
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
-from deploy.local import KafkaServer, PostgresServer, ValkeyServer
-from tests.bench.load import BenchError
-from tests.bench.seed import seed
-from tests.bench.services import FREE_MODEL, PAID_MODEL, ServiceProcess, Wiring, with_database, write_catalog
+from deploy.local import KafkaServer, PostgresServer, ValkeyServer, pick_free_port, wiring
+from deploy.local.addresses import DEFAULTS, Ports
+from deploy.local.services import ServiceProcess
+from tests.bench.seed import ACCOUNTS, FREE_MODEL, PAID_MODEL, open_accounts, write_catalog
+from tests.support.tools import run_tool
 
-_ROOT = Path(__file__).parents[2]
-_DIRECTORY = _ROOT / "build" / "bench" / "gateway"
-_TOOL_SECONDS = 120
+_DIRECTORY = wiring.ROOT / "build" / "bench" / "gateway"
+_EDGES = 2
+_OPS_OF_EDGE = "EDGE_OPS__PORT"
+_SETTINGS = {
+    "EDGE_HTTP__SHARE_PORT": "true",
+    # As in production; a person at a laptop wants to see every request and gets all traces.
+    "KENARI_TELEMETRY__TRACE_RATIO": "0.01",
+    # The pacing of free requests is checked but, at 1 ms an account, delays none.
+    "LIMITER_FREE__GAP_MIN_MS": "1",
+}
+_PARTS = {
+    "edge": f"{_EDGES} processes on one port",
+    "postgres": "fsync on, synchronous commit on",
+    "valkey": "append-only file, written out every second",
+    "kafka": "Apache Kafka, one node",
+    "accounts": f"{ACCOUNTS}, in turn",
+    "traces": "1 % of requests",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
     """A running system. `base_url` has no path; `stop` ends all of it and may be called twice.
 
+    keys: one for each account.
     pids_by_name: root processes of each service and store (`edge`, `ledger`, ..., `postgres`, `kafka`).
-    parts: what the stores are, in words for the report.
+    parts: how it is set up, in words for the report.
     """
 
     base_url: str
-    key: str
+    keys: Sequence[str]
     free_model: str
     paid_model: str
     pids_by_name: Mapping[str, Sequence[int]]
@@ -38,51 +52,47 @@ class Gateway:
 
 
 def start_gateway(upstream_url: str, upstream_model: str) -> Gateway:
-    """Start empty stores and all services, with one rich account and limits that the load cannot reach.
+    """Start empty stores and all services, with rich accounts and limits that the load cannot reach.
 
     upstream_url: base URL of an OpenAI-format provider that serves `upstream_model` behind both models.
     Raises a LocalServerError or BenchError; nothing is left running then.
     """
     shutil.rmtree(_DIRECTORY, ignore_errors=True)
     print("starting PostgreSQL, Valkey, Apache Kafka and the services", flush=True)
+    ports = Ports({setting: pick_free_port() for setting in DEFAULTS})
     with ExitStack() as stack:
         postgres = stack.enter_context(PostgresServer(_DIRECTORY / "postgres"))
         valkey = stack.enter_context(ValkeyServer(_DIRECTORY / "valkey"))
         kafka = stack.enter_context(KafkaServer(_DIRECTORY / "kafka"))
-        wiring = Wiring(
-            directory=_DIRECTORY,
-            kafka=kafka.address,
-            valkey=valkey.url,
-            dsns={name: postgres.dsn(name) for name in with_database()},
-            catalog=write_catalog(_DIRECTORY / "catalog.yaml", upstream_url, upstream_model),
-        )
-        postgres.create_databases(wiring.dsns)
-        for name, dsn in wiring.dsns.items():
-            _tool("libs.db.migrate", name, "--dsn", dsn)
-        _tool("libs.kafka.topics", "apply", "--bootstrap", kafka.address)
-        pids: dict[str, list[int]] = {}
-        for process, service in wiring.processes:
-            started = stack.enter_context(ServiceProcess(wiring, process, service))
-            pids.setdefault(service, []).append(started.pid)
-        key = seed(wiring.address("accounts"), wiring.address("ledger"))
-        stores = {"postgres": [postgres.pid], "valkey": [valkey.pid], "kafka": [kafka.pid]}
+        postgres.create_databases(wiring.WITH_DATABASE)
+        dsns = {name: postgres.dsn(name) for name in wiring.WITH_DATABASE}
+        for name, dsn in dsns.items():
+            run_tool("libs.db.migrate", name, "--dsn", dsn)
+        run_tool("libs.kafka.topics", "apply", "--bootstrap", kafka.address)
+        catalog = write_catalog(_DIRECTORY / "catalog.yaml", upstream_url, upstream_model)
+        environment = {"ROUTER_CATALOG_FILE": str(catalog)}
+        state = wiring.State(_DIRECTORY / "state")
+        wired = wiring.settings(state, ports, dsns, valkey.url, kafka.address, environment) | _SETTINGS
+        pids = {"postgres": [postgres.pid], "valkey": [valkey.pid], "kafka": [kafka.pid]}
+        for process in _processes(state, ports, wired):
+            stack.enter_context(process)
+            pids.setdefault(process.what, []).append(process.pid)
+        keys = open_accounts(ports.rpc("accounts"), ports.rpc("ledger"))
         stop = stack.pop_all().close
-    return Gateway(
-        base_url=f"http://127.0.0.1:{wiring.http_port}",
-        key=key,
-        free_model=FREE_MODEL,
-        paid_model=PAID_MODEL,
-        pids_by_name={**pids, **stores},
-        parts={"postgres": "fsync on", "valkey": "append-only file, every second", "kafka": "Apache Kafka, one node"},
-        stop=stop,
-    )
+    return Gateway(ports.base_url, keys, FREE_MODEL, PAID_MODEL, pids, _PARTS, stop)
 
 
-def _tool(module: str, *arguments: str) -> None:
-    command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(
-        command, cwd=_ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TOOL_SECONDS, check=False
-    )
-    if done.returncode != 0:
-        words = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
-        raise BenchError(f"`python -m {module} {arguments[0]}` failed: {words}")
+def _processes(state: wiring.State, ports: Ports, wired: dict[str, str]) -> Iterator[ServiceProcess]:
+    for name in wiring.WITH_RPC:
+        yield _process(state, name, ports, wired)
+    for number in range(1, _EDGES + 1):
+        # The public port is common to the edges, the ops port and the place for spooled events are not.
+        own = wiring.State(state.directory / f"edge-{number}")
+        port = pick_free_port()
+        spool = str(own.directory / "spool")
+        settings = {**wired, _OPS_OF_EDGE: str(port), "KENARI_KAFKA__SPOOL_DIR": spool}
+        yield _process(own, "edge", Ports({_OPS_OF_EDGE: port}), settings)
+
+
+def _process(state: wiring.State, name: str, ports: Ports, wired: dict[str, str]) -> ServiceProcess:
+    return ServiceProcess(state, name, (name,), ports, wired, report=lambda _: None, give_up=lambda: False)

@@ -40,12 +40,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who is asked: `base_url` without path, and the process ids whose CPU is counted, by name."""
+    """Who is asked: `base_url` without path, `keys` to be used in turn, and whose CPU is counted, by name."""
 
     name: str
     base_url: str
     model: str
-    key: str
+    keys: Sequence[str]
     pids_by_name: Mapping[str, Sequence[int]]
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -118,11 +118,10 @@ def run_load(
 
 def _run_wrk(target: Target, case: Case, seconds: int, script: Path) -> Outcome:
     command = ["wrk", "-t1", f"-c{case.connections}", f"-d{seconds}s", "--timeout=20s", f"--script={script}"]
-    headers = "\n".join(f"{name}: {value}" for name, value in _headers(target).items())
     try:
         done = subprocess.run(
             [*command, target.base_url + _PATH],
-            env={**os.environ, "BENCH_BODY": _body(target, case.stream), "BENCH_HEADERS": headers},
+            env={**os.environ, **_settings(target, case)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -132,6 +131,15 @@ def _run_wrk(target: Target, case: Case, seconds: int, script: Path) -> Outcome:
     except subprocess.TimeoutExpired:
         raise BenchError(f"{target.name}: wrk did not end {seconds + 30} s after its start") from None
     return parse_outcome(done.stdout, done.stderr)
+
+
+def _settings(target: Target, case: Case) -> dict[str, str]:
+    """What chat.lua reads."""
+    return {
+        "BENCH_BODY": _body(target, case.stream),
+        "BENCH_HEADERS": "\n".join(f"{name}: {value}" for name, value in _headers(target).items()),
+        "BENCH_KEYS": "\n".join(target.keys),
+    }
 
 
 def parse_outcome(stdout: str, stderr: str = "") -> Outcome:
@@ -157,7 +165,8 @@ def _ask(target: Target, stream: bool) -> str:
     address = urlsplit(target.base_url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=20)
     try:
-        connection.request("POST", _PATH, _body(target, stream), _headers(target))
+        headers = {**_headers(target), "Authorization": f"Bearer {target.keys[0]}"}
+        connection.request("POST", _PATH, _body(target, stream), headers)
         answer = connection.getresponse()
         text = answer.read().decode(errors="replace")
     except OSError as error:
@@ -170,7 +179,7 @@ def _ask(target: Target, stream: bool) -> str:
 
 
 def _headers(target: Target) -> dict[str, str]:
-    return {"Content-Type": "application/json", "Authorization": f"Bearer {target.key}", **target.headers}
+    return {"Content-Type": "application/json", **target.headers}
 
 
 def _body(target: Target, stream: bool) -> str:

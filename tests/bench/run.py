@@ -3,6 +3,7 @@ Called by tests.bench.__main__, that is by `make bench`.
 """
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ PLAIN_1 = Case("plain c=1", 1)
 PLAIN_16 = Case("plain c=16", 16)
 PLAIN_64 = Case("plain c=64", 64)
 STREAM_16 = Case("stream c=16", 16, stream=True)
+_ONE_ACCOUNT_64 = Case("one account c=64", 64)
 _FREE_16 = Case("free plain c=16", 16)
-_CASES = (PLAIN_1, PLAIN_16, PLAIN_64, STREAM_16, _FREE_16)
+_CASES = (PLAIN_1, PLAIN_16, PLAIN_64, STREAM_16, _ONE_ACCOUNT_64, _FREE_16)
 
 
 def gateway_target(gateway: Gateway, model: str) -> Target:
     """The running gateway as a target for load on one of its models."""
-    return Target("gateway", gateway.base_url, model, gateway.key, gateway.pids_by_name)
+    return Target("gateway", gateway.base_url, model, gateway.keys, gateway.pids_by_name)
 
 
 def run(effort: Effort, work: Path, output: Path) -> int:
@@ -40,14 +42,15 @@ def run(effort: Effort, work: Path, output: Path) -> int:
         stack.callback(gateway.stop)
         paid = gateway_target(gateway, gateway.paid_model)
         free = gateway_target(gateway, gateway.free_model)
-        mock_alone = Target("mock", mock.base_url, MODEL, "none", {"mock": [mock.pid]})
-        yardstick = Target("raw ASGI", raw.base_url, MODEL, "none", {"raw": [raw.pid]})
+        mock_alone = Target("mock", mock.base_url, MODEL, ["none"], {"mock": [mock.pid]})
+        yardstick = Target("raw ASGI", raw.base_url, MODEL, ["none"], {"raw": [raw.pid]})
         load.probe(paid, STREAM_CHUNKS)
         load.probe(free, STREAM_CHUNKS)
         steps = [
             (yardstick, PLAIN_16),
             (mock_alone, PLAIN_1),
-            *((paid, case) for case in _CASES if case is not _FREE_16),
+            *((paid, case) for case in (PLAIN_1, PLAIN_16, PLAIN_64, STREAM_16)),
+            (replace(paid, keys=paid.keys[:1]), _ONE_ACCOUNT_64),
             (free, _FREE_16),
         ]
         print(f"measuring {len(steps)} cases, about {effort.expected_s(len(steps)):.0f} s", flush=True)

@@ -1,8 +1,10 @@
-"""Makes the one account of the bench: rich, without a limit it could reach, with a key.
-Called by tests.bench.gateway once the services answer.
+"""What the bench sells and to whom: two models of one provider, and accounts that are rich and have a key each.
+Called by tests.bench.gateway.
 """
 
+import json
 import uuid
+from pathlib import Path
 
 import grpc
 
@@ -15,36 +17,51 @@ from kenari.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from libs.core.money import PER_RUPIAH
 from tests.bench.load import BenchError
 
+PAID_MODEL = "bench"
+FREE_MODEL = "bench:free"
+# Enough that the load is spread as in production; one busy account is a case of its own.
+ACCOUNTS = 100
 _BALANCE_RUPIAH = 1_000_000_000
-_REQUESTS_PER_MINUTE = 1_000_000_000
+# Far above what any load reaches: limits are checked at every request, and never refuse one.
+_NO_LIMIT = 1_000_000_000
 _DEADLINE_S = 10.0
 
 
-def seed(accounts: str, ledger: str) -> str:
-    """Create account, key and balance through the services at these gRPC addresses; return the key."""
+def write_catalog(file: Path, provider_url: str, provider_model: str) -> Path:
+    """Write a catalogue with one provider and the two models of the bench, and return where."""
+    provider = {"id": "mock", "format": "openai_chat", "base_url": provider_url}
+    served_by = [{"provider": "mock", "upstream_model": provider_model}]
+    common = {"vendor": "bench", "context_length": 131072, "max_output_tokens": 8192, "served_by": served_by}
+    paid = {"id": PAID_MODEL, **common, "rupiah_per_1m_tokens": {"input": 4200, "output": 24000}}
+    free = {"id": FREE_MODEL, **common, "free": True, "free_rpm": _NO_LIMIT, "free_daily": _NO_LIMIT}
+    # JSON is YAML.
+    file.write_text(json.dumps({"providers": [provider], "models": [paid, free]}, indent=2))
+    return file
+
+
+def open_accounts(accounts: str, ledger: str) -> list[str]:
+    """Create accounts with balance and key through the services at these gRPC addresses; return the keys."""
     try:
-        with grpc.insecure_channel(accounts) as channel:
-            account_id, key = _open_account(accounts_pb2_grpc.AccountsStub(channel))
-        with grpc.insecure_channel(ledger) as channel:
-            ledger_pb2_grpc.LedgerStub(channel).Credit(
-                ledger_pb2.CreditRequest(
-                    account_id=account_id,
-                    amount_micro_idr=_BALANCE_RUPIAH * PER_RUPIAH,
-                    idempotency_key=uuid.uuid4().hex,
-                    kind="top_up",
-                    note="bench",
-                ),
-                timeout=_DEADLINE_S,
-            )
+        with grpc.insecure_channel(accounts) as to_accounts, grpc.insecure_channel(ledger) as to_ledger:
+            people = accounts_pb2_grpc.AccountsStub(to_accounts)
+            books = ledger_pb2_grpc.LedgerStub(to_ledger)
+            return [_open_account(people, books) for _ in range(ACCOUNTS)]
     except grpc.RpcError as error:
-        raise BenchError(f"the bench's account could not be made: {error}") from error
-    return key
+        raise BenchError(f"the bench's accounts could not be made: {error}") from error
 
 
-def _open_account(accounts: accounts_pb2_grpc.AccountsStub) -> tuple[str, str]:
-    created = accounts.CreateAccount(accounts_pb2.CreateAccountRequest(name="bench"), timeout=_DEADLINE_S)
+def _open_account(people: accounts_pb2_grpc.AccountsStub, books: ledger_pb2_grpc.LedgerStub) -> str:
+    created = people.CreateAccount(accounts_pb2.CreateAccountRequest(name="bench"), timeout=_DEADLINE_S)
     account_id = created.account.account_id
-    limits = accounts_pb2.SetAccountLimitsRequest(account_id=account_id, requests_per_minute=_REQUESTS_PER_MINUTE)
-    accounts.SetAccountLimits(limits, timeout=_DEADLINE_S)
+    limits = accounts_pb2.SetAccountLimitsRequest(account_id=account_id, requests_per_minute=_NO_LIMIT)
+    people.SetAccountLimits(limits, timeout=_DEADLINE_S)
+    credit = ledger_pb2.CreditRequest(
+        account_id=account_id,
+        amount_micro_idr=_BALANCE_RUPIAH * PER_RUPIAH,
+        idempotency_key=uuid.uuid4().hex,
+        kind="top_up",
+        note="bench",
+    )
+    books.Credit(credit, timeout=_DEADLINE_S)
     request = accounts_pb2.CreateKeyRequest(account_id=account_id, label="bench")
-    return account_id, accounts.CreateKey(request, timeout=_DEADLINE_S).secret
+    return str(people.CreateKey(request, timeout=_DEADLINE_S).secret)

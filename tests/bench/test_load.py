@@ -27,7 +27,7 @@ def mock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MockProvider]:
 
 
 def _target(mock: MockProvider) -> Target:
-    return Target("mock", mock.base_url, MODEL, "none", {"mock": [mock.pid]})
+    return Target("mock", mock.base_url, MODEL, ["none"], {"mock": [mock.pid]})
 
 
 def test_the_result_line_is_found_among_wrks_own_words() -> None:
@@ -75,7 +75,7 @@ def test_a_target_that_dies_under_load_is_no_result(mock: MockProvider, monkeypa
     # given a process of the target that has ended by the time wrk is done
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    target = Target("gateway", mock.base_url, MODEL, "none", {"edge": [mock.pid], "ledger": [ended.pid]})
+    target = Target("gateway", mock.base_url, MODEL, ["none"], {"edge": [mock.pid], "ledger": [ended.pid]})
     monkeypatch.setattr(load, "_run_wrk", lambda *_: parse_outcome(_PRINTED))
 
     with pytest.raises(BenchError, match="gateway: ledger ended under load"):

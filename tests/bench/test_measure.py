@@ -55,7 +55,7 @@ class _Loader:
 
 
 def _target(name: str) -> Target:
-    return Target(name, "http://127.0.0.1:1", "m", "k", {})
+    return Target(name, "http://127.0.0.1:1", "m", ["k"], {})
 
 
 def test_targets_take_turns_after_one_warm_up_each() -> None:

@@ -43,7 +43,7 @@ class LiteLLM(_Peer):
         self.key = f"sk-{secrets.token_hex(32)}"
 
     def target(self) -> Target:
-        return Target("litellm", self.base_url, MODEL, self.key, {"litellm": [self.pid]})
+        return Target("litellm", self.base_url, MODEL, [self.key], {"litellm": [self.pid]})
 
     @property
     def _configuration(self) -> Path:
@@ -78,7 +78,7 @@ class Portkey(_Peer):
 
     def target(self) -> Target:
         headers = {"x-portkey-provider": "openai", "x-portkey-custom-host": self.provider_url}
-        return Target("portkey", self.base_url, MODEL, "none", {"portkey": [self.pid]}, headers)
+        return Target("portkey", self.base_url, MODEL, ["none"], {"portkey": [self.pid]}, headers)
 
     def _command(self) -> Sequence[str]:
         node = shutil.which("node") or "node"
