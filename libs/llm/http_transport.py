@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from weakref import WeakSet
 
 import aiohttp
@@ -48,6 +49,12 @@ class _Connector(aiohttp.TCPConnector):
         _reused.set(connection.protocol in self._used)
         self._used.add(connection.protocol)
         return connection
+
+
+@lru_cache(maxsize=64)
+def _client_timeout(connect_s: float) -> aiohttp.ClientTimeout:
+    """The one wait left to the client library; making its settings anew costs as much as a small parse."""
+    return aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
 
 
 class HttpTransport:
@@ -107,7 +114,7 @@ class HttpTransport:
             data=call.body,
             headers=call.headers,
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=call.connect_s),
+            timeout=_client_timeout(call.connect_s),
         )
 
     def _session(self, base_url: str) -> aiohttp.ClientSession:
@@ -179,8 +186,9 @@ class _HttpReply:
     def close(self) -> None:
         """Give the connection back when the answer is over, else close it."""
         self._timer.cancel()
-        if self._over and not self._response.content.at_eof():
-            # The client library gives the connection back by itself as soon as the framing ends.
+        if self._response.content.is_eof():
+            return  # the client library has given the connection back when the framing ended
+        if self._over:
             self._loop.call_later(_FRAMING_S, self._response.close)
         else:
             self._response.close()

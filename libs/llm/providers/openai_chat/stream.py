@@ -22,6 +22,7 @@ _LESSONS = 4
 
 
 class _Delta(Struct, gc=False):
+    role: Any = None
     content: str | list[dict[str, Any]] | None = None
     refusal: str | None = None
     # Untyped: in servers without reasoning of this kind the names may hold anything.
@@ -60,6 +61,7 @@ class StreamDecoder:
         self._template = Template()
         self._piece: _Piece = TextDelta
         self._lessons = _LESSONS
+        self._opened = False
         self._calls = CallTracker()
         self._finish_reason: str | None = None
         self._usage = NULL
@@ -141,6 +143,8 @@ class StreamDecoder:
             events.append(TextDelta(text, encode(text)))
         if delta.tool_calls:
             self._calls.add(delta.tool_calls, events)
+        elif delta.role and not self._opened:
+            self._opened = True  # unlike all that follow, as a rule: nothing to learn from
         elif self._lessons:
             self._learn(chunk, data)
 
