@@ -6,9 +6,9 @@ Used by the tests of this folder.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 from pydantic import SecretStr
-from valkey.asyncio import Valkey
 
 from deploy.local.valkey import ValkeyServer
 from libs.core.clock import SystemClock
@@ -45,7 +45,7 @@ class Facts:
 class Bench:
     """Makes limiters that share the store, the facts and a supply of request ids."""
 
-    def __init__(self, server: ValkeyServer, client: "Valkey") -> None:
+    def __init__(self, server: ValkeyServer, client: Any) -> None:
         self.server = server
         self.client = client
         self.facts = Facts()

@@ -7,7 +7,7 @@ import pytest
 
 from services.limiter import windows
 from services.limiter.domain import Admit, Code, Refused, Subject
-from services.limiter.store import SUBWINDOWS
+from services.limiter.store import RING, SUBWINDOWS
 from tests.service.limiter.bench import ACCOUNT, Bench, allowed, count_allowed, fast, refused
 
 
@@ -38,7 +38,7 @@ async def test_two_limiters_hold_one_limit_exactly_under_bursts(bench: Bench) ->
 async def test_worst_minute_never_holds_more_than_the_limit(bench: Bench, limit: int) -> None:
     """A minute scaled down to 300 ms, so that bursts cross many window borders; times are the server's own."""
     window_ms = 300
-    call = windows.RING.call([b"{a}:ring"], [b"%d" % limit, b"%d" % window_ms, b"1000"])
+    call = RING.call([b"{a}:ring"], [b"%d" % limit, b"%d" % window_ms, b"1000"])
     store = bench.store()
     admitted: list[int] = []
     until = time.monotonic() + 2
@@ -59,9 +59,9 @@ async def test_a_limit_above_a_thousand_holds_and_lets_go_after_its_window(bench
 
     store = bench.store()
     call = SUBWINDOWS.call([b"{a}:sub"], [b"10", b"1", b"1000"])
-    assert sum(await store.run([call] * 20)) == 10
+    assert (await store.run([call] * 20)).count(1) == 10
     await asyncio.sleep(2.05)
-    assert sum(await store.run([call] * 20)) == 10
+    assert (await store.run([call] * 20)).count(1) == 10
 
 
 @pytest.mark.parametrize("rpm", [5, 1_100])

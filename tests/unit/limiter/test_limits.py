@@ -56,11 +56,8 @@ def test_models_own_limit_replaces_the_accounts_and_is_counted_apart() -> None:
 @pytest.mark.rule("FREE-023")
 def test_cap_of_unqualified_accounts_holds_on_every_free_model() -> None:
     rules = replace(RULES, unqualified_rpm_cap=5)
-    new = {"paid_in": Micros(0), "has_plan": False}
-    assert free_limits(rules, ask(), **new).rpm == 5
-    assert free_limits(rules, ask(rpm=100), **new).rpm == 5
-    assert free_limits(rules, ask(rpm=2), **new).rpm == 2
-    assert free_limits(rules, ask(rpm=0), **new).rpm == 5
+    for own, applied in ((None, 5), (100, 5), (2, 2), (0, 5)):
+        assert free_limits(rules, ask(rpm=own), paid_in=Micros(0), has_plan=False).rpm == applied
     assert free_limits(rules, ask(rpm=100), paid_in=THRESHOLD, has_plan=False).rpm == 100
     assert free_limits(rules, ask(rpm=100), paid_in=Micros(0), has_plan=True).rpm == 100
 

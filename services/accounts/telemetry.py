@@ -1,0 +1,11 @@
+"""The metrics of accounts, declared once. Used by service.py and watch.py; dashboards are made from ALL."""
+
+from libs.ops.metrics import CounterSpec, GaugeSpec
+
+CHANGES = CounterSpec("kenari.accounts.changes", "Accepted changes, repeats included", labels=("change",))
+RESOLVES = CounterSpec("kenari.accounts.resolves", "Keys asked for by hash", labels=("outcome",))
+WATCHERS = GaugeSpec("kenari.accounts.watchers", "Edges that are told of changes of keys at once")
+PUSHED = CounterSpec("kenari.accounts.watch.pushed", "Changes of keys told to watchers")
+LISTENING = GaugeSpec("kenari.accounts.watch.listening", "1 while changes of all processes are heard")
+
+ALL = (CHANGES, RESOLVES, WATCHERS, PUSHED, LISTENING)
