@@ -95,4 +95,5 @@ def _processes(state: wiring.State, ports: Ports, wired: dict[str, str]) -> Iter
 
 
 def _process(state: wiring.State, name: str, ports: Ports, wired: dict[str, str]) -> ServiceProcess:
+    state.logs.mkdir(parents=True, exist_ok=True)
     return ServiceProcess(state, name, (name,), ports, wired, report=lambda _: None, give_up=lambda: False)
