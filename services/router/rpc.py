@@ -3,7 +3,6 @@
 Called by libs.rpc's server; the edge asks Route, the ledger GetPrice.
 """
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 from kenari.router.v1 import router_pb2, router_pb2_grpc
@@ -26,8 +25,8 @@ class RouterServicer(router_pb2_grpc.RouterServicer):
         self._tracing = telemetry.tracing
         self._checks = CheckServer(router_pb2.CheckReplies, router_pb2.CheckReply, self._handle, telemetry)
 
-    def CheckStream(self, request_iterator: AsyncIterator[Any], context: Any) -> Any:
-        return self._checks.serve(request_iterator, context)
+    async def CheckStream(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]
+        await self._checks.serve(request_iterator, context)
 
     async def Route(self, request: router_pb2.RouteRequest, context: Any) -> router_pb2.RouteResponse:
         return self._routing.route(request.model, request.endpoint, request.account_id)
