@@ -23,7 +23,7 @@ _SILENT = "starting"
 class ServiceProcess(LocalServer):
     """`python -m services WHAT`, started when every service in it answers /ready with yes.
 
-    report: told, at most once a second, what is not ready yet. give_up: when it returns True, waiting ends
+    report: told, when it changes, at most once a second, what is not ready yet. give_up: when it returns True, waiting ends
     early, so that the owner can stop what it started.
     """
 
@@ -80,7 +80,8 @@ class ServiceProcess(LocalServer):
         return ", ".join([*silent, *talking])
 
     def _wait_until_it_answers(self) -> None:
-        started = told = time.monotonic()
+        started = time.monotonic()
+        told, said = started, ""
         while not self._give_up() and not self._answers():
             now = time.monotonic()
             if not self.running:
@@ -90,9 +91,9 @@ class ServiceProcess(LocalServer):
                     f"{self.what} not ready within {self.start_seconds:.0f} s ({self._summary()}); "
                     f"end of {self.log_file}:\n{self.log_tail()}"
                 )
-            if now > told + _PATIENCE_S:
-                told = now
-                self._report(self._summary())
+            if now > told + _PATIENCE_S and self._summary() != said:
+                told, said = now, self._summary()
+                self._report(said)
             time.sleep(0.1)
 
 
