@@ -16,6 +16,7 @@ from libs.core.errors import ConfigError
 from libs.core.retry import backoff
 from libs.core.settings import DatabaseSettings
 from libs.db.errors import DatabaseAwayError, away
+from libs.db.session import Session
 from libs.db.telemetry import CONNECTIONS, FAILURES, IDLE, UP
 from libs.ops.telemetry import Telemetry
 
@@ -109,7 +110,9 @@ class Database:
                 self._problem = f"database: {lost}"
                 self._up.set(0)
                 if conn is not None:
-                    conn.terminate()
+                    # The pool takes a connection back by itself when it sees it break, and then refuses this.
+                    with contextlib.suppress(asyncpg.InterfaceError):
+                        conn.terminate()
             raise lost from error
         finally:
             if conn is not None:
@@ -121,6 +124,16 @@ class Database:
         ``transaction`` takes them. Raises DatabaseAwayError; after that, ask again under the same id."""
         async with self.connection() as conn, conn.transaction(**options):
             yield conn
+
+    def session(self) -> Session:
+        """A connection beside the pool for one worker of its own; the worker closes it."""
+        return Session(self._connect)
+
+    async def _connect(self) -> Any:
+        return await asyncpg.connect(
+            self._settings.dsn.get_secret_value(), timeout=_CONNECT_S,
+            command_timeout=self._statement_ms / 1000 + 1.0, server_settings=self._session,
+        )
 
     def _answers(self) -> None:
         self._problem = None

@@ -139,12 +139,23 @@ create table balance_day (
 );
 create table balance_closed (day date primary key, at timestamptz not null default now());
 
--- Signs hold descriptors. It lives beside the money it protects: who can write here needs no forged signature.
-create table descriptor_key (
-    id smallint primary key,
-    secret bytea not null
+-- Events on their way to the bus, a log that the relay reads along in order of transaction (libs/kafka/outbox.py).
+create table outbox (
+    id bigint generated always as identity,
+    xid xid8 not null default pg_current_xact_id(),
+    topic text not null,
+    key text not null,
+    body bytea,
+    traceparent text not null default '',
+    at timestamptz not null default now()
+) partition by range (at);
+create index outbox_order on outbox (xid, id);
+create table outbox_cursor (
+    only_one boolean primary key default true check (only_one),
+    xid xid8 not null default '0',
+    id bigint not null default 0
 );
-insert into descriptor_key values (1, uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
+insert into outbox_cursor default values;
 
 create function utc_day() returns date language sql stable as $$ select (now() at time zone 'UTC')::date $$;
 
@@ -156,14 +167,16 @@ declare
     v_name text;
     v_made integer := 0;
 begin
-    foreach v_table in array array['hold', 'transfer', 'usage_row'] loop
+    foreach v_table in array array['hold', 'transfer', 'usage_row', 'outbox'] loop
         for v_day in select generate_series(p_first, p_last, interval '1 day')::date loop
             v_name := format('%s_%s', v_table, to_char(v_day, 'YYYYMMDD'));
             if to_regclass(v_name) is null then
                 -- Made aside and attached: creating it in place would lock the parent against everybody.
                 execute format('create table %I (like %I including defaults including constraints)', v_name, v_table);
-                execute format('alter table %I attach partition %I for values from (%L) to (%L)',
-                               v_table, v_name, v_day, v_day + 1);
+                -- Bounds of the outbox are instants, of the others days; midnight is meant as UTC.
+                execute format('alter table %I attach partition %I for values from (%L) to (%L)', v_table, v_name,
+                               v_day || case v_table when 'outbox' then ' 00:00+00' else '' end,
+                               v_day + 1 || case v_table when 'outbox' then ' 00:00+00' else '' end);
                 perform protect_entries(v_name);
                 v_made := v_made + 1;
             end if;
@@ -183,6 +196,7 @@ end $$;
 create table hold_default partition of hold default;
 create table transfer_default partition of transfer default;
 create table usage_row_default partition of usage_row default;
+create table outbox_default partition of outbox default;
 select protect_entries(t) from unnest(array['transfer', 'transfer_default', 'usage_row', 'usage_row_default',
                                             'settle_conflict']) t;
 select make_partitions(utc_day() - 1, utc_day() + 7);

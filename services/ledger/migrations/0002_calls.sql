@@ -42,7 +42,7 @@ create function post_batch(
     f_day integer[], f_request uuid[], f_line integer[], f_action smallint[], f_account text[], f_key text[],
     f_endpoint text[], f_model text[], f_vendor text[], f_price text[], f_kind text[], f_outcome text[],
     f_estimated boolean[], f_prompt integer[], f_completion integer[], f_cached integer[], f_written integer[],
-    f_cost bigint[], f_catalog bigint[], f_hash bytea[], f_started timestamptz[], f_event bytea[], f_trace text[],
+    f_cost bigint[], f_catalog bigint[], f_hash bytea[], f_started_ms bigint[], f_event bytea[], f_trace text[],
     r_ms bigint[], r_request uuid[], r_line integer[], r_account text[], r_key text[], r_endpoint text[],
     r_model text[], r_price text[], r_hash bytea[], r_asked integer[], r_full bigint[], r_least bigint[],
     r_input_tokens integer[], r_input_price bigint[], r_output_price bigint[],
@@ -303,12 +303,13 @@ begin
         -- tries the batch again.
         insert into usage_row
         select c_epoch + a.day, a.request, a.line, a.account, a.key, a.model, a.vendor, a.endpoint, a.kind, a.outcome,
-               a.estimated, a.prompt, a.completion, a.cached, a.written, a.cost, a.catalog, a.hash, a.started
+               a.estimated, a.prompt, a.completion, a.cached, a.written, a.cost, a.catalog, a.hash,
+               timestamptz 'epoch' + a.started_ms * interval '1 millisecond'
           from unnest(f_day, f_request, f_line, f_account, f_key, f_model, f_vendor, f_endpoint, f_kind, f_outcome,
-                      f_estimated, f_prompt, f_completion, f_cached, f_written, f_cost, f_catalog, f_hash, f_started,
+                      f_estimated, f_prompt, f_completion, f_cached, f_written, f_cost, f_catalog, f_hash, f_started_ms,
                       f_action, out_f_status)
             as a(day, request, line, account, key, model, vendor, endpoint, kind, outcome, estimated, prompt,
-                 completion, cached, written, cost, catalog, hash, started, action, status)
+                 completion, cached, written, cost, catalog, hash, started_ms, action, status)
          where a.action > 0 and a.status = 1
          order by 1, 2, 3;
         insert into outbox (topic, key, body, traceparent)

@@ -1,0 +1,51 @@
+"""One connection for one worker that runs statement after statement.
+
+Made by ``Database.session``. It spares the pool's reset between uses, a round trip each, and keeps prepared plans.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from libs.db.errors import away
+
+Connect = Callable[[], Awaitable[Any]]
+
+
+class Session:
+    """A connection that is kept between statements and replaced after any failure. Not for concurrent use."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._conn: Any = None
+
+    async def fetchrow(self, statement: str, *arguments: Any) -> Any:
+        """Run one statement as a transaction of its own and return its first row.
+
+        Raises DatabaseAwayError, after which the same statement may be asked again if it is idempotent, or the
+        server's own refusal (``asyncpg.PostgresError``, or ValueError for an argument that does not fit).
+        """
+        try:
+            if self._conn is None:
+                self._conn = await self._connect()
+            return await self._conn.fetchrow(statement, *arguments)
+        except BaseException as error:
+            lost = away(error)
+            if lost is None and isinstance(error, Exception):
+                raise
+            self._drop()
+            if lost is None:
+                # Cancelled: what the server still does is unknown to whoever comes next.
+                raise
+            raise lost from error
+
+    async def close(self) -> None:
+        conn, self._conn = self._conn, None
+        if conn is not None:
+            with contextlib.suppress(Exception):
+                await conn.close(timeout=1.0)
+
+    def _drop(self) -> None:
+        conn, self._conn = self._conn, None
+        if conn is not None:
+            conn.terminate()

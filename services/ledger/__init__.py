@@ -1,0 +1,1 @@
+"""The ledger: balances, holds, charges and the usage log, in double entry."""

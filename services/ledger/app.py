@@ -1,0 +1,68 @@
+"""The ledger as one screen: what it is made of, in the order in which it starts.
+
+Called by services/__main__.py and by tests that run it whole.
+"""
+
+from kenari.ledger.v1 import ledger_pb2_grpc
+
+from libs.core.clock import SystemClock
+from libs.db.database import Database
+from libs.events.edge import UsageRecorded
+from libs.events.router import ModelPublished
+from libs.events.topics import EDGE_USAGE, LEDGER_STATES, ROUTER_CATALOG
+from libs.kafka.bus import Bus
+from libs.kafka.heartbeat import Heartbeats
+from libs.kafka.outbox import OutboxRelay
+from libs.ops.telemetry import Telemetry
+from libs.rpc.client import RpcClient
+from libs.rpc.server import RpcServer
+from libs.service.component import Periodic
+from libs.service.service import Service
+from services.ledger.clients import RouterPrices
+from services.ledger.consumers import UsageReader
+from services.ledger.jobs import Jobs
+from services.ledger.prices import Prices
+from services.ledger.reads import Reads
+from services.ledger.rpc import NAME, LedgerRpc
+from services.ledger.service import Ledger
+from services.ledger.settings import LedgerSettings
+from services.ledger.store import Store
+
+_DAY_S = 86_400.0
+
+
+def read_settings() -> LedgerSettings:
+    """The environment's settings; raise ConfigError."""
+    return LedgerSettings.read()
+
+
+def build(settings: LedgerSettings) -> Service:
+    """Assemble the ledger."""
+    telemetry = Telemetry(settings.NAME, settings.telemetry)
+    service = Service(settings.NAME, settings, settings.ops, telemetry)
+    clock = SystemClock()
+
+    database = service.add(Database(settings.database, telemetry, statement_ms=2_000, lock_ms=500))
+    store = Store(database, clock)
+    router = service.add(RpcClient(settings.router_address, telemetry, deadline_s=0.5))
+    prices = Prices(store, RouterPrices(router), telemetry)
+    ledger = service.add(Ledger(database, store, prices, settings, telemetry))
+
+    bus = Bus(settings.kafka, settings.NAME, telemetry)
+    bus.table(ROUTER_CATALOG, ModelPublished, lambda model: model.id).on_change(prices.heard)
+    bus.batch(EDGE_USAGE, UsageReader(ledger, telemetry).handle, types=(UsageRecorded,))
+    service.add(bus)
+    service.add(OutboxRelay(database, settings.kafka, telemetry, mode="watermark"))
+    service.add(Heartbeats(bus, (LEDGER_STATES,), {LEDGER_STATES: store.states}))
+
+    jobs = Jobs(store, database, settings.keep, clock, telemetry)
+    service.add(Periodic("tend-days", settings.partitions_every_s, jobs.tend_days, telemetry))
+    service.add(Periodic("sweep", settings.sweep_every_s, jobs.sweep, telemetry))
+    service.add(Periodic("measure", settings.measure_every_s, jobs.measure, telemetry))
+    service.add(Periodic("check-quick", settings.reconcile_every_s, jobs.check_quick, telemetry))
+    service.add(Periodic("check-all", _DAY_S, jobs.check_all, telemetry))
+
+    server = RpcServer(settings.rpc, telemetry)
+    server.register(ledger_pb2_grpc.add_LedgerServicer_to_server, LedgerRpc(ledger, Reads(database), telemetry), NAME)
+    service.add(server)
+    return service

@@ -1,0 +1,193 @@
+"""What the ledger is asked and what it answers, free of any wire.
+
+Made by rpc.py and consumers.py, worked on by posting.py. Amounts are micro-Rupiah; ids of requests are UUIDv7 hex.
+"""
+
+import hashlib
+from typing import Literal
+
+import msgspec
+
+from libs.core.errors import Permanent, Transient
+from libs.core.money import Micros
+
+BillingKind = Literal["payg", "plan", "coupon", "token_alloc", "free", "byok"]
+Outcome = Literal["completed", "client_closed", "interrupted"]
+BILLING_KINDS = frozenset({"payg", "plan", "coupon", "token_alloc", "free", "byok"})
+OUTCOMES = frozenset({"completed", "client_closed", "interrupted"})
+
+_INT32 = 2**31 - 1
+
+
+class InvalidCallError(Permanent):
+    """A call that no state of the books could make right."""
+
+
+class RefusedError(Permanent):
+    """A call that contradicts what is in the books; ``reason`` says how."""
+
+
+class NotDoneError(Transient):
+    """The call was not done, or nobody knows; asking again under the same id is safe."""
+
+
+class Reserve(msgspec.Struct, frozen=True, gc=False):
+    """Hold the worst case of one request. ``max_tokens`` is already limited to what the model can produce."""
+
+    request_id: str
+    line: int
+    account_id: str
+    key_id: str
+    endpoint: str
+    model: str
+    price_version: str
+    input_tokens: int
+    max_tokens: int
+    asked_hash: bytes
+
+    def check(self) -> None:
+        """Raise InvalidCallError when the call cannot be worked on."""
+        _check_ref(self.request_id, self.line, self.account_id)
+        if not (0 <= self.input_tokens <= _INT32 and 0 < self.max_tokens <= _INT32):
+            raise InvalidCallError("token counts are out of range")
+
+    def content_hash(self) -> bytes:
+        """The same for every retry of this call, another for any other call."""
+        return _digest(
+            f"{self.account_id}|{self.key_id}|{self.endpoint}|{self.model}|{self.price_version}"
+            f"|{self.input_tokens}|{self.max_tokens}|",
+            self.asked_hash,
+        )
+
+
+class Settle(msgspec.Struct, frozen=True, gc=False):
+    """Charge what one request used and give the rest of its hold back."""
+
+    request_id: str
+    line: int
+    account_id: str
+    key_id: str
+    endpoint: str
+    model: str
+    vendor: str
+    price_version: str
+    billing_kind: str
+    outcome: str
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    estimated: bool
+    descriptor: str
+    started_at_ms: int
+
+    def check(self) -> None:
+        """Raise InvalidCallError when the call cannot be worked on."""
+        _check_ref(self.request_id, self.line, self.account_id)
+        tokens = (self.prompt_tokens, self.completion_tokens, self.cached_tokens, self.cache_write_tokens)
+        if min(tokens) < 0 or max(tokens) > _INT32:
+            raise InvalidCallError("token counts are out of range")
+        if self.billing_kind not in BILLING_KINDS or self.outcome not in OUTCOMES:
+            raise InvalidCallError("unknown billing kind or outcome")
+
+    def content_hash(self) -> bytes:
+        """The same for the call and the event that report one settlement, another for any other."""
+        return _digest(
+            f"{self.account_id}|{self.model}|{self.price_version}|{self.billing_kind}|{self.outcome}"
+            f"|{self.prompt_tokens}|{self.completion_tokens}|{self.cached_tokens}|{self.cache_write_tokens}"
+        )
+
+
+class Release(msgspec.Struct, frozen=True, gc=False):
+    """Give a hold back: nothing was delivered."""
+
+    request_id: str
+    line: int
+    account_id: str
+
+    def check(self) -> None:
+        """Raise InvalidCallError when the call cannot be worked on."""
+        _check_ref(self.request_id, self.line, self.account_id)
+
+
+class Granted(msgspec.Struct, frozen=True, gc=False):
+    """The request may run and produce ``max_tokens``; ``available`` is what is left for others."""
+
+    billing_kind: str
+    max_tokens: int
+    lowered: bool
+    hold: int
+    ttl_ms: int
+    descriptor: str
+    available: int
+
+
+class Denied(msgspec.Struct, frozen=True, gc=False):
+    """The request may not run; status, code and message are those of the contract's error."""
+
+    status: int
+    code: str
+    message: str
+    available: int
+    worst_case: int
+
+
+class Settled(msgspec.Struct, frozen=True, gc=False):
+    """What stands in the books for the request now. ``conflict``: another settlement was first and stays."""
+
+    cost: int
+    catalog: int
+    available: int
+    duplicate: bool
+    conflict: bool
+
+
+class Released(msgspec.Struct, frozen=True, gc=False):
+    """Whether the request's hold is given back."""
+
+    released: bool
+
+
+class Credit(msgspec.Struct, frozen=True, gc=False):
+    """Put money into a wallet, once per idempotency key."""
+
+    account_id: str
+    amount: Micros
+    idempotency_key: str
+    kind: str
+    note: str
+
+    def check(self) -> None:
+        """Raise InvalidCallError when the call cannot be worked on."""
+        if self.kind not in ("top_up", "bonus"):
+            raise InvalidCallError("kind is top_up or bonus")
+        if not 0 < self.amount < 2**62:
+            raise InvalidCallError("the amount is out of range")
+        if not self.idempotency_key or not self.account_id:
+            raise InvalidCallError("account and idempotency key are needed")
+
+    def content_hash(self) -> bytes:
+        """Of everything but the note, which may be worded anew."""
+        return _digest(f"{self.account_id}|{self.amount}|{self.kind}")
+
+
+def request_ms(request_id: str) -> int:
+    """The milliseconds inside a checked request id."""
+    return int(request_id[:12], 16)
+
+
+def _check_ref(request_id: str, line: int, account_id: str) -> None:
+    try:
+        value = int(request_id, 16) if len(request_id) == 32 else 0
+    except ValueError:
+        value = 0
+    if (value >> 76) & 0xF != 7:
+        raise InvalidCallError("the request id is not a UUIDv7 in hex")
+    if not account_id:
+        raise InvalidCallError("an account is needed")
+    if not 0 <= line <= _INT32:
+        raise InvalidCallError("the line is out of range")
+
+
+def _digest(text: str, more: bytes = b"") -> bytes:
+    return hashlib.blake2b(text.encode() + more, digest_size=16).digest()

@@ -1,0 +1,69 @@
+"""What tokens cost and what must be held for them (contract: Price dimensions, How a chat request is charged).
+
+Called by posting.py and charging.py. Products are unbounded integers and are rounded once, over the sum: a hold
+up, a charge down, so that neither side ever loses more than a micro-Rupiah.
+"""
+
+import msgspec
+
+from libs.core.money import PER_MILLION_TOKENS, Micros
+
+LOWEST_MAX_TOKENS = 1024
+"""Fewer output tokens than this are not worth starting for: below it a request is refused, not lowered."""
+
+
+class Price(msgspec.Struct, frozen=True, gc=False):
+    """A price version, in micro-Rupiah per million tokens; None where the input price applies."""
+
+    version: str
+    input: int
+    output: int
+    cache_read: int | None = None
+    cache_write: int | None = None
+
+
+class Tokens(msgspec.Struct, frozen=True, gc=False):
+    """What a request used. ``prompt`` includes what was read from and written to the cache."""
+
+    prompt: int
+    completion: int
+    cached: int = 0
+    cache_write: int = 0
+
+
+class WorstCase(msgspec.Struct, frozen=True, gc=False):
+    """The hold of a request. ``least`` is the hold for the lowest max_tokens worth running, None when the
+    request must not be lowered."""
+
+    full: Micros
+    least: Micros | None
+    input_price: int
+
+
+def chat_cost(price: Price, tokens: Tokens) -> Micros:
+    """The list price of a chat request. Reading from the cache never costs more than the input price."""
+    read_price = price.input if price.cache_read is None else min(price.cache_read, price.input)
+    write_price = price.input if price.cache_write is None else price.cache_write
+    fresh = max(0, tokens.prompt - tokens.cached - tokens.cache_write)
+    product = (
+        fresh * price.input
+        + tokens.cached * read_price
+        + tokens.cache_write * write_price
+        + tokens.completion * price.output
+    )
+    return Micros(product // PER_MILLION_TOKENS)
+
+
+def worst_case(price: Price, input_tokens: int, max_tokens: int) -> WorstCase:
+    """What to hold for a request: its input at the dearer of input and cache-write price, all output it may make."""
+    input_price = max(price.input, price.cache_write or 0)
+    lowerable = max_tokens > LOWEST_MAX_TOKENS and price.output > 0
+    return WorstCase(
+        full=_hold(input_tokens * input_price + max_tokens * price.output),
+        least=_hold(input_tokens * input_price + LOWEST_MAX_TOKENS * price.output) if lowerable else None,
+        input_price=input_price,
+    )
+
+
+def _hold(product: int) -> Micros:
+    return Micros(-(-product // PER_MILLION_TOKENS))
