@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 from pydantic import SecretStr
 
@@ -35,12 +35,13 @@ class Bench:
         self.accounts = Accounts(self.store, SECRET, SystemClock(), telemetry)
         self.watch = KeyWatch(self.database, telemetry, replay_s=60, heartbeat_s=0.2)
 
-    async def start(self) -> None:
+    async def __aenter__(self) -> Self:
         await self.database.start()
         await self.watch.start()
         await self.listening(True)
+        return self
 
-    async def stop(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.watch.stop()
         await self.database.stop()
 

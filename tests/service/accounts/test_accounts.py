@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from deploy.local import PostgresServer
 from libs.core.errors import Transient
 from libs.db.migrate import folders
 from libs.events.base import decode
@@ -18,6 +17,7 @@ from services.accounts.domain import (
     NotFoundError,
 )
 from tests.service.accounts.bench import Bench
+from tests.support.stack import Postgres
 
 
 async def test_the_same_account_is_made_once_however_often_it_is_asked_for(bench: Bench) -> None:
@@ -119,19 +119,20 @@ async def test_a_change_that_fails_leaves_no_event(bench: Bench) -> None:
     assert len(await bench.key_events(key.key_id)) == 1
 
 
-async def test_a_database_that_is_away_is_said_to_be_and_found_again(bench: Bench, postgres: PostgresServer) -> None:
-    account = await bench.account()
-    postgres.kill()
-    with pytest.raises(Transient):
-        await bench.accounts.account(account.account_id)
-    with pytest.raises(Transient):
-        await bench.key(account)
-    async with asyncio.timeout(5):
-        await bench.listening(False)
-    postgres.start()
-    async with asyncio.timeout(10):
-        await bench.listening(True)
-    assert await bench.accounts.account(account.account_id) == account
+async def test_a_database_that_is_away_is_said_to_be_and_found_again(own_postgres: Postgres) -> None:
+    async with Bench(await own_postgres.database(folders()["accounts"])) as bench:
+        account = await bench.account()
+        own_postgres.server.kill()
+        with pytest.raises(Transient):
+            await bench.accounts.account(account.account_id)
+        with pytest.raises(Transient):
+            await bench.key(account)
+        async with asyncio.timeout(5):
+            await bench.listening(False)
+        own_postgres.server.start()
+        async with asyncio.timeout(10):
+            await bench.listening(True)
+        assert await bench.accounts.account(account.account_id) == account
 
 
 async def test_snapshots_hold_the_present_state_of_everything(bench: Bench) -> None:

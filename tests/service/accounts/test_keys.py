@@ -6,15 +6,15 @@ import time
 import asyncpg
 import pytest
 
-from deploy.local import PostgresServer
 from libs.core.keys import hash_key
 from services.accounts.domain import AccountStatus, CreateKey, InvalidError, KeyStatus, NotFoundError
 from services.accounts.watch import WatchEndedError
 from tests.service.accounts.bench import SECRET, Bench, told
+from tests.support.stack import Postgres
 
 
 @pytest.mark.rule("AUTH-016")
-async def test_the_key_is_shown_once_and_stored_nowhere(bench: Bench, postgres: PostgresServer) -> None:
+async def test_the_key_is_shown_once_and_stored_nowhere(bench: Bench, postgres: Postgres) -> None:
     account = await bench.account()
     key, secret = await bench.accounts.create_key(CreateKey(account.account_id, label="laptop"))
     assert secret.startswith("kn-")
@@ -28,7 +28,7 @@ async def test_the_key_is_shown_once_and_stored_nowhere(bench: Bench, postgres: 
     assert secret[3:] not in dump
     assert secret not in repr(await bench.accounts.keys(account.account_id))
     assert key.key_hash == hash_key(SECRET, secret)
-    assert secret not in postgres.log_file.read_text(errors="replace")
+    assert secret not in postgres.server.log_file.read_text(errors="replace")
 
 
 async def test_a_key_carries_what_it_was_made_with(bench: Bench) -> None:
@@ -79,21 +79,19 @@ async def test_an_unknown_hash_is_no_key(bench: Bench) -> None:
     assert await bench.accounts.resolve("") is None
 
 
-async def test_watchers_of_every_process_hear_of_a_change_at_once(bench: Bench, postgres: PostgresServer) -> None:
-    other = Bench(postgres.dsn("accounts"))
-    await other.start()
-    account = await bench.account()
-    watches = [bench.watch.changes(), bench.watch.changes(), other.watch.changes()]
-    key = await bench.key(account)
-    assert [await told(watch, account, 1) for watch in watches] == [[key]] * 3
-    started = time.perf_counter()
-    revoked = await bench.accounts.revoke_key(key.key_id)
-    assert [await told(watch, account, 1) for watch in watches] == [[revoked]] * 3
-    assert time.perf_counter() - started < 1
-    await other.accounts.set_status(account.account_id, AccountStatus.SUSPENDED)
-    for watch in watches:
-        assert (await told(watch, account, 1))[0].account_status is AccountStatus.SUSPENDED
-    await other.stop()
+async def test_watchers_of_every_process_hear_of_a_change_at_once(bench: Bench, dsn: str) -> None:
+    async with Bench(dsn) as other:
+        account = await bench.account()
+        watches = [bench.watch.changes(), bench.watch.changes(), other.watch.changes()]
+        key = await bench.key(account)
+        assert [await told(watch, account, 1) for watch in watches] == [[key]] * 3
+        started = time.perf_counter()
+        revoked = await bench.accounts.revoke_key(key.key_id)
+        assert [await told(watch, account, 1) for watch in watches] == [[revoked]] * 3
+        assert time.perf_counter() - started < 1
+        await other.accounts.set_status(account.account_id, AccountStatus.SUSPENDED)
+        for watch in watches:
+            assert (await told(watch, account, 1))[0].account_status is AccountStatus.SUSPENDED
 
 
 async def test_a_new_watcher_first_hears_what_changed_lately(bench: Bench) -> None:
@@ -118,7 +116,8 @@ async def test_changes_missed_while_the_listening_connection_was_down_are_made_u
     watch = bench.watch.changes()
     await told(watch, account, 1)
     await bench.database.pool.execute(
-        "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and usename = 'accounts'"
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where pid <> pg_backend_pid() and datname = current_database()"
     )
     await bench.accounts.revoke_key(key.key_id)
     statuses = []

@@ -1,28 +1,21 @@
-"""A Valkey of the tests' own, which they may stop, pause and flush, and limiters that use it."""
+"""Limiters on a Valkey which a test may stop, freeze and flush."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 from valkey.asyncio import Valkey
 
-from deploy.local.valkey import ValkeyServer
+from deploy.local import ValkeyServer
 from tests.service.limiter.bench import Bench
 
 
-@pytest.fixture(scope="session")
-def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
-    """Started once; a test that stops it starts it again."""
-    directory: Path = tmp_path_factory.mktemp("valkey")
-    with ValkeyServer(directory) as server:
-        yield server
-
-
 @pytest.fixture
-async def bench(valkey_server: ValkeyServer) -> AsyncIterator[Bench]:
-    """Empty store, no limiter yet."""
-    async with Valkey.from_url(valkey_server.url) as client:
+async def bench(own_valkey: ValkeyServer) -> AsyncIterator[Bench]:
+    """Empty store, no limiter yet; the server runs again afterwards."""
+    async with Valkey.from_url(own_valkey.url) as client:
         await client.flushall()
-        bench = Bench(valkey_server, client)
+        bench = Bench(own_valkey, client)
         yield bench
         await bench.close()
+        own_valkey.resume()
+        own_valkey.start()

@@ -2,22 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
 
-import pytest
-
-from deploy.local.valkey import ValkeyServer
 from services.limiter.domain import Admit, Allowed, Code, Refused
 from services.limiter.service import Limiter
 from tests.service.limiter.bench import ACCOUNT, Bench, admit, allowed, count_allowed, done, fast, refused
-
-
-@pytest.fixture(autouse=True)
-def back_up(valkey_server: ValkeyServer) -> Iterator[None]:
-    """Whatever a test did to the server, the next one finds it running."""
-    yield
-    valkey_server.resume()
-    valkey_server.start()
 
 
 async def successes(bench: Bench) -> int:
