@@ -2,20 +2,31 @@
 
 Called by services/*/settings.py (which subclass ServiceSettings) and services/*/app.py (which reads them).
 A variable is looked up under the service's prefix first (``LEDGER_KAFKA__BOOTSTRAP``), then under the shared
-one (``KENARI_KAFKA__BOOTSTRAP``).
+one (``KENARI_KAFKA__BOOTSTRAP``); an empty one counts as not set.
 """
 
+import os
+import re
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from libs.core.errors import ConfigError
 
 SHARED_PREFIX = "KENARI_"
+# The password of an address such as postgresql://user:password@host, wherever one is given.
+_PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):[^/@\s]+(?=@)")
 
 Port = Annotated[int, Field(ge=0, le=65535)]
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(lambda text: str(text).upper())]
 
 
 class Part(BaseModel):
@@ -62,7 +73,7 @@ class OpsSettings(Part):
 class TelemetrySettings(Part):
     """Logs and traces. Spans go to ``otlp_endpoint`` if set, else to ``trace_file`` if set, else nowhere."""
 
-    log_level: str = "INFO"
+    log_level: LogLevel = "INFO"
     trace_ratio: float = Field(1.0, ge=0, le=1)
     otlp_endpoint: str | None = None
     trace_file: Path | None = None
@@ -71,7 +82,15 @@ class TelemetrySettings(Part):
 class ServiceSettings(BaseSettings):
     """Base of every service's settings; a subclass sets its ``env_prefix`` and adds what it needs."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_nested_delimiter="__")
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="ignore",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        # Setting one field of a group keeps the defaults of its others.
+        nested_model_default_partial_update=True,
+        hide_input_in_errors=True,
+    )
 
     NAME: ClassVar[str]
 
@@ -96,14 +115,30 @@ class ServiceSettings(BaseSettings):
         try:
             return cls(**values)
         except ValidationError as error:
-            prefix = str(cls.model_config.get("env_prefix", ""))
-            lines = [
-                f"{prefix}{'__'.join(str(part) for part in item['loc']).upper()}: {item['msg']}"
-                for item in error.errors()
-            ]
+            lines = [f"{cls._variable(item['loc'])}: {item['msg']}" for item in error.errors(include_input=False)]
             raise ConfigError("\n".join(lines)) from error
+        except SettingsError as error:
+            # A group given as a whole has to be JSON; the message names the field but not the value.
+            raise ConfigError(f"{cls.model_config.get('env_prefix', '')}*: {error}") from error
+
+    @classmethod
+    def _variable(cls, location: tuple[int | str, ...]) -> str:
+        """The variable behind a field: the shared one if only that is set, else the service's own."""
+        name = "__".join(str(part) for part in location).upper()
+        own, shared = f"{cls.model_config.get('env_prefix', '')}{name}", f"{SHARED_PREFIX}{name}"
+        return shared if shared in os.environ and not os.environ.get(own) else own
 
     def masked(self) -> dict[str, Any]:
-        """All values for people, secrets masked."""
-        dumped: dict[str, Any] = self.model_dump(mode="json")
-        return dumped
+        """All values for people: secrets masked, and the passwords of any other address."""
+        return {name: _without_passwords(value) for name, value in self.model_dump(mode="json").items()}
+
+
+def _without_passwords(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _without_passwords(inner) for name, inner in value.items()}
+        case list():
+            return [_without_passwords(inner) for inner in value]
+        case str():
+            return _PASSWORD.sub(r"\1:**********", value)
+    return value
