@@ -137,7 +137,8 @@ def _kind_and_code(status: int, error: _Error | None) -> tuple[FailureKind, str]
         return FailureKind.REFUSED, "upstream_error"
     if not 400 <= status < 500 or status == 408:
         return (FailureKind.TIMEOUT if status in (408, 504) else FailureKind.FAILED), "upstream_error"
-    found = None if error is None or status == 401 else _code_by_signs(error)
+    # "Too many tokens" of a 429 means per minute: there only identifiers tell a rejection.
+    found = None if error is None or status == 401 else _code_by_signs(error, in_text=status != 429)
     if found is not None:
         return FailureKind.REJECTED, found
     if status in _ACCESS:
@@ -152,8 +153,9 @@ def _kind_and_code(status: int, error: _Error | None) -> tuple[FailureKind, str]
     return FailureKind.REJECTED, "invalid_request_error" if named else "upstream_rejected"
 
 
-def _code_by_signs(error: _Error) -> str | None:
-    words = " ".join(str(value)[:2_000] for value in (error.code, error.type, error.message) if value).lower()
+def _code_by_signs(error: _Error, *, in_text: bool = True) -> str | None:
+    said = (error.code, error.type, error.message if in_text else None)
+    words = " ".join(str(value)[:2_000] for value in said if value).lower()
     return next((code for code, sign in _SIGNS if sign.search(words)), None)
 
 

@@ -90,7 +90,6 @@ async def test_the_provider_gets_the_clients_fields_but_our_model_and_limit(
     assert "cookie" not in request.headers and "traceparent" not in request.headers
 
 
-@pytest.mark.rule("CHAT-012")
 @pytest.mark.parametrize("stop", ["END", ["a", "b"]])
 async def test_stop_reaches_the_provider_in_both_forms(
     provider: ScriptedProvider, upstream: Upstream, stop: object

@@ -269,7 +269,6 @@ async def test_an_answer_without_text_is_a_whole_stream(provider: ScriptedProvid
     assert [c["choices"][0]["finish_reason"] for c in seen.chunks] == [None, "length"]
 
 
-@pytest.mark.rule("STR-075")
 async def test_each_piece_arrives_before_the_next_is_sent(provider: ScriptedProvider, upstream: Upstream) -> None:
     provider.answers(stream(OPENING, delta("a"), Pause(0.2), delta("b"), Pause(0.2), finish(), DONE))
     times = []

@@ -139,7 +139,7 @@ def test_usage_beside_every_text_is_the_last_one_told() -> None:
         (None, None),
     ],
 )  # fmt: skip
-@pytest.mark.rule("CHAT-053", "CHAT-054")
+@pytest.mark.rule("CHAT-054")
 def test_usage_is_brought_to_one_arithmetic(counted: Any, expected: Usage | None) -> None:
     decoder = StreamDecoder()
     decoder.feed(finish())

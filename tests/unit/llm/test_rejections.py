@@ -88,6 +88,11 @@ def test_other_statuses_of_a_rejection_become_400(status: int) -> None:
     assert classified(status, error(code="context_length_exceeded")).api_error().status == 400
 
 
+@pytest.mark.parametrize("message", ["Too many tokens, please wait", "maximum context length of the minute"])
+def test_the_text_of_a_rate_limit_is_not_taken_for_a_rejection(message: str) -> None:
+    assert classified(429, error(message)).kind is FailureKind.RATE_LIMITED
+
+
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
@@ -127,7 +132,7 @@ def test_retry_after_is_seconds_or_a_date(value: str, expected: int | None) -> N
     assert retry_after_ms({"retry-after": value}, Noon()) == expected
 
 
-@pytest.mark.rule("ERR-061", "ERR-079")
+@pytest.mark.rule("ERR-061")
 @given(
     st.integers(100, 599),
     st.sampled_from(["message", "type", "code", "detail"]),
