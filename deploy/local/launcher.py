@@ -20,13 +20,14 @@ from deploy.local.addresses import KAFKA, POSTGRES, VALKEY, Ports
 from deploy.local.greeting import greeting
 from deploy.local.lock import DirectoryLock
 from deploy.local.progress import Progress
-from deploy.local.services import ServiceProcess
+from deploy.local.services import ServiceProcess, check_ports, end_left_over
 from deploy.local.wiring import WITH_DATABASE, WITH_RPC, State
 from libs.core.errors import KenariError
 from libs.db import migrate
 
 _LOG_KEPT_BYTES = 20_000_000
 _EVERY_S = 0.5
+_SERVICES = (*WITH_RPC, "edge")
 
 
 class Stopped(Exception):
@@ -64,6 +65,8 @@ class Launcher:
 
     def _start_everything(self) -> None:
         self._make_room()
+        end_left_over(self._state)
+        check_ports(self._ports, _SERVICES)
         print(f"kenari: starting, data in {self._state.directory}", flush=True)
         self._together([self._provide_databases, lambda: self._start(self._valkey), self._provide_topics])
         dsns = {name: self._postgres.dsn(name) for name in WITH_DATABASE}
@@ -72,8 +75,6 @@ class Launcher:
         )
         wiring.save(self._state, wired)
         services = self._services(wired)
-        for service in services:
-            service.check_ports()
         self._together([partial(self._start, service) for service in services])
         with self._progress.step("demo", "account, Rp 100,000 and key"):
             key = asyncio.run(demo.provide(self._state, self._ports))
@@ -95,9 +96,8 @@ class Launcher:
             asyncio.run(topics.apply(self._broker.address))
 
     def _services(self, wired: Mapping[str, str]) -> list[ServiceProcess]:
-        names = (*WITH_RPC, "edge")
         one_each = self._environment.get("PROCESSES", "") not in ("", "0")
-        groups = {name: [name] for name in names} if one_each else {"all": list(names)}
+        groups = {name: [name] for name in _SERVICES} if one_each else {"all": list(_SERVICES)}
         return [
             ServiceProcess(
                 self._state,

@@ -2,16 +2,20 @@
 Called by the launcher.
 """
 
+import contextlib
 import http.client
 import json
+import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from deploy.local.addresses import Ports
 from deploy.local.errors import StartFailed
+from deploy.local.lock import AlreadyRunning, DirectoryLock
 from deploy.local.ports import require_free
 from deploy.local.process import LocalServer
 from deploy.local.wiring import State, process_environment
@@ -23,8 +27,8 @@ _SILENT = "starting"
 class ServiceProcess(LocalServer):
     """`python -m services WHAT`, started when every service in it answers /ready with yes.
 
-    report: told, when it changes, at most once a second, what is not ready yet. give_up: when it returns True, waiting ends
-    early, so that the owner can stop what it started.
+    report: told what is not ready yet, when that changes and at most once a second. give_up: when it returns
+    True, waiting ends early, so that the owner can stop what it started.
     """
 
     name = "services"
@@ -40,10 +44,9 @@ class ServiceProcess(LocalServer):
         report: Callable[[str], None],
         give_up: Callable[[], bool],
     ) -> None:
-        own = {setting: port for service in services for setting, port in ports.of_service(service).items()}
-        super().__init__(state.directory / "services" / what, next(iter(own.values())))
+        setting, port = next(iter(ports.of_service(services[0]).items()))
+        super().__init__(_folder(state) / what, port, setting)
         self.what = what
-        self._own_ports = own
         self._ops = {service: ports.ops(service) for service in services}
         self._wired = wired
         self._log_file = state.logs / f"{what}.log"
@@ -55,13 +58,8 @@ class ServiceProcess(LocalServer):
     def log_file(self) -> Path:
         return self._log_file
 
-    def check_ports(self) -> None:
-        """Raise PortTaken when another program has one of the ports of these services."""
-        for setting, port in self._own_ports.items():
-            require_free(self.what, port, setting)
-
     def _prepare(self) -> None:
-        self.check_ports()
+        """Services keep nothing in their directory but what they spool."""
 
     def _command(self) -> Sequence[str]:
         return [sys.executable, "-m", "services", self.what]
@@ -95,6 +93,34 @@ class ServiceProcess(LocalServer):
                 told, said = now, self._summary()
                 self._report(said)
             time.sleep(0.1)
+
+
+def check_ports(ports: Ports, services: Iterable[str]) -> None:
+    """Raise PortTaken when another program has a port of one of the services."""
+    for service in services:
+        for setting, port in ports.of_service(service).items():
+            require_free(service, port, setting)
+
+
+def end_left_over(state: State) -> None:
+    """End the services of a killed run, however they were spread over processes, and wait for them.
+
+    Call it while holding the lock of the whole run: then what still lives here has no owner.
+    """
+    for folder in sorted(_folder(state).glob("*/")):
+        lock = DirectoryLock(folder, "server.lock")
+        try:
+            lock.acquire()
+        except AlreadyRunning:
+            if (pid := lock.holder()) is not None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGTERM)
+            lock.acquire(wait_seconds=ServiceProcess.stop_seconds)
+        lock.release()
+
+
+def _folder(state: State) -> Path:
+    return state.directory / "services"
 
 
 def _not_ready(address: str) -> str | None:

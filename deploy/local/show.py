@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import libs  # noqa: F401  (puts the generated code on the path)
 
@@ -120,11 +121,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the report; return 0, or 1 with one line when it cannot be had."""
     parser = argparse.ArgumentParser(prog="python -m deploy.local.show", description=__doc__)
     parser.add_argument("request_id", nargs="?", default="", help="the x-request-id header of an answer")
-    request_id = parser.parse_args(arguments).request_id.replace("-", "").lower()
+    parser.add_argument("--directory", type=Path, default=DEFAULT_STATE, help="where the run keeps its data")
+    options = parser.parse_args(arguments)
+    request_id = options.request_id.replace("-", "").lower()
     if not _ID.fullmatch(request_id):
         print("kenari: say which request: make show ID=<the x-request-id header of an answer>", file=sys.stderr)
         return 1
-    state = State(DEFAULT_STATE)
+    state = State(options.directory)
     try:
         lines = asyncio.run(report(wiring.load(state), state, request_id))
     except (LocalServerError, KenariError) as error:
