@@ -1,0 +1,324 @@
+"""Reservations on the real books: what fits, what is lowered, what is refused, and what a retry gets."""
+
+import asyncio
+import time
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from libs.core.ids import uuid7_hex
+from services.ledger.domain.calls import Denied, NotDoneError, RefusedError
+from services.ledger.domain.pricing import Price
+from services.ledger.job import AwaitedJob
+from tests.service.ledger.conftest import PRICE, Books, opened, reserve, settle
+from tests.support.stack import Postgres
+
+HOLD = 4_200_000
+
+
+@pytest.mark.rule("BILL-029", "ACC-013")
+async def test_a_granted_request_holds_its_worst_case(books: Books, account: str) -> None:
+    await books.credit(account, 10_000_000)
+
+    granted = await books.granted(reserve(account))
+
+    assert (granted.hold, granted.max_tokens, granted.lowered) == (HOLD, 500, False)
+    assert granted.billing_kind == "payg"
+    balance = await books.balance(account)
+    assert (balance.balance, balance.reserved, balance.available) == (10_000_000, HOLD, 10_000_000 - HOLD)
+    assert granted.available == balance.available
+
+
+@pytest.mark.rule("ACC-015")
+async def test_holds_of_running_requests_add_up(books: Books, account: str) -> None:
+    await books.credit(account, 10_000_000)
+
+    await books.granted(reserve(account))
+    await books.granted(reserve(account))
+
+    assert (await books.balance(account)).reserved == 2 * HOLD
+
+
+async def test_an_account_nobody_heard_of_has_no_money(books: Books, account: str) -> None:
+    denied = await books.reserve(reserve(account))
+
+    assert isinstance(denied, Denied)
+    assert (denied.status, denied.code, denied.available) == (402, "insufficient_balance", 0)
+    assert await books.count("wallet") == 0
+
+
+async def test_the_refusal_names_what_is_there_and_what_it_can_cost(books: Books, account: str) -> None:
+    # Rp 3.9 are there, shown rounded down; Rp 4.2 are needed, shown rounded up.
+    await books.credit(account, 3_900_000)
+
+    denied = await books.reserve(reserve(account))
+
+    assert isinstance(denied, Denied)
+    assert (denied.available, denied.worst_case) == (3_900_000, HOLD)
+    assert "Rp 3 is available" in denied.message
+    assert "Rp 5 (input estimate + max_tokens x output rate)" in denied.message
+    assert "https://kenari.id/pay" in denied.message
+
+
+async def test_a_request_below_the_floor_is_never_lowered(books: Books, account: str) -> None:
+    await books.credit(account, 100 * 2_000 + 1_023 * 8_000)
+
+    assert isinstance(await books.reserve(reserve(account, max_tokens=1_024)), Denied)
+    assert (await books.granted(reserve(account, max_tokens=1_023))).max_tokens == 1_023
+
+
+@pytest.mark.rule("BILL-034")
+@pytest.mark.parametrize("spare", [0, 1, 7_999])
+async def test_max_tokens_is_lowered_to_the_most_the_balance_pays(books: Books, account: str, spare: int) -> None:
+    await books.credit(account, 100 * 2_000 + 2_000 * 8_000 + spare)
+
+    granted = await books.granted(reserve(account, max_tokens=65_536))
+
+    assert (granted.max_tokens, granted.lowered) == (2_000, True)
+    assert granted.available == spare
+
+
+async def test_below_1024_affordable_tokens_the_request_is_refused(books: Books, account: str) -> None:
+    await books.credit(account, 100 * 2_000 + 1_024 * 8_000 - 1)
+    assert isinstance(await books.reserve(reserve(account, max_tokens=65_536)), Denied)
+
+    await books.credit(account, 1)
+    assert (await books.granted(reserve(account, max_tokens=65_536))).max_tokens == 1_024
+
+
+@pytest.mark.rule("BILL-031")
+async def test_of_parallel_requests_only_as_many_run_as_fit(books: Books, account: str) -> None:
+    await books.credit(account, 10 * HOLD + HOLD - 1)
+
+    answers = await asyncio.gather(*(books.reserve(reserve(account)) for _ in range(64)))
+
+    assert sum(not isinstance(answer, Denied) for answer in answers) == 10
+    assert (await books.balance(account)).reserved == 10 * HOLD
+
+
+async def test_of_64_connections_at_once_exactly_ten_get_the_room_for_ten(postgres: Postgres, account: str) -> None:
+    async with opened(postgres) as books:
+        await books.credit(account, 10 * HOLD)
+        others = [opened(postgres, books.dsn, queue={"shards": 1}) for _ in range(16)]
+        ledgers = [await other.__aenter__() for other in others]
+        try:
+            answers = await asyncio.gather(
+                *(ledger.reserve(reserve(account)) for ledger in ledgers for _ in range(4))
+            )
+        finally:
+            for other in others:
+                await other.__aexit__(None, None, None)
+
+        assert sum(not isinstance(answer, Denied) for answer in answers) == 10
+        assert await books.count("hold") == 10
+        await books.assert_sound()
+
+
+async def test_a_retry_gets_the_same_hold(books: Books, account: str) -> None:
+    await books.credit(account, 100_000_000)
+    call = reserve(account, max_tokens=65_536)
+
+    first = await books.granted(call)
+    again = await books.granted(call)
+
+    assert again == first
+    assert await books.count("hold") == 1
+
+
+async def test_one_id_from_many_processes_makes_one_hold_and_one_charge(postgres: Postgres, account: str) -> None:
+    async with opened(postgres) as books:
+        await books.credit(account, 10 * HOLD)
+        others = [opened(postgres, books.dsn, queue={"shards": 1}) for _ in range(16)]
+        ledgers = [await other.__aenter__() for other in others]
+        call = reserve(account)
+        try:
+            holds = await asyncio.gather(*(ledger.granted(call) for ledger in ledgers for _ in range(4)),
+                                         return_exceptions=True)
+            granted = [hold for hold in holds if not isinstance(hold, BaseException)]
+            settled = await asyncio.gather(
+                *(ledger.settle(settle(call, granted[0].descriptor)) for ledger in ledgers for _ in range(4))
+            )
+        finally:
+            for other in others:
+                await other.__aexit__(None, None, None)
+
+        # Of calls that meet in one queue the later takes the place of the earlier.
+        assert len(granted) >= 16
+        assert {hold.descriptor for hold in granted} == {granted[0].descriptor}
+        assert await books.count("hold") == 1
+        assert await books.count("transfer where kind = 'usage'") == 1
+        assert sum(not answer.duplicate for answer in settled) == 1
+        await books.assert_sound()
+
+
+async def test_other_content_under_the_same_id_is_refused(books: Books, account: str) -> None:
+    await books.credit(account, 100_000_000)
+    call = reserve(account)
+    await books.granted(call)
+
+    with pytest.raises(RefusedError) as refused:
+        await books.reserve(reserve(account, request_id=call.request_id, max_tokens=501))
+
+    assert refused.value.reason == "other_content"
+
+
+async def test_another_accounts_id_is_refused(books: Books, account: str) -> None:
+    await books.credit(account, 100_000_000)
+    await books.credit("acct_other", 100_000_000)
+    call = reserve(account)
+    await books.granted(call)
+
+    with pytest.raises(RefusedError) as refused:
+        await books.reserve(reserve("acct_other", request_id=call.request_id))
+
+    assert refused.value.reason == "other_content"
+    assert (await books.balance("acct_other")).reserved == 0
+
+
+@pytest.mark.parametrize("how", ["settled", "released"])
+async def test_a_finished_id_is_not_held_again(books: Books, account: str, how: str) -> None:
+    await books.credit(account, 100_000_000)
+    call = reserve(account)
+    granted = await books.granted(call)
+    if how == "settled":
+        await books.settle(settle(call, granted.descriptor))
+    else:
+        await books.release(call)
+
+    with pytest.raises(RefusedError) as refused:
+        await books.reserve(call)
+
+    assert refused.value.reason == "already_finished"
+
+
+@pytest.mark.parametrize("minutes", [-6, 6])
+async def test_an_id_far_from_the_databases_clock_is_refused(books: Books, account: str, minutes: int) -> None:
+    await books.credit(account, 100_000_000)
+    call = reserve(account, request_id=uuid7_at(int(time.time() * 1000) + minutes * 60_000))
+
+    with pytest.raises(RefusedError) as refused:
+        await books.reserve(call)
+
+    assert refused.value.reason == "request_id_time"
+
+
+@pytest.mark.parametrize("wrong", [{"request_id": "0" * 32}, {"request_id": "x"}, {"line": -1}, {"max_tokens": 0}])
+async def test_a_malformed_call_never_reaches_the_books(books: Books, account: str, wrong: dict[str, object]) -> None:
+    with pytest.raises(RefusedError) as refused:
+        await books.reserve(reserve(account, **wrong))
+
+    assert refused.value.reason == "invalid"
+
+
+async def test_an_amount_beyond_the_books_spares_the_rest_of_its_batch(books: Books, account: str) -> None:
+    books.router.prices["v-huge"] = Price("v-huge", 2**62, 2**62)
+    await books.credit(account, 100_000_000)
+    huge = reserve(account, input_tokens=2**31 - 1, max_tokens=2**31 - 1, price=books.router.prices["v-huge"])
+
+    answers = await asyncio.gather(
+        books.reserve(huge), books.reserve(reserve(account)), return_exceptions=True
+    )
+
+    assert isinstance(answers[0], RefusedError)
+    assert not isinstance(answers[1], BaseException)
+
+
+async def test_a_price_nobody_knows_is_no_answer_yet(books: Books, account: str) -> None:
+    await books.credit(account, 100_000_000)
+
+    with pytest.raises(NotDoneError) as failed:
+        await books.reserve(reserve(account, price=Price("v-unheard", 1, 1)))
+
+    assert failed.value.reason == "unknown_price"
+
+
+async def test_a_price_is_asked_for_once_and_kept(books: Books, account: str) -> None:
+    await books.credit(account, 100_000_000)
+
+    await asyncio.gather(*(books.granted(reserve(account)) for _ in range(20)))
+
+    assert books.router.asked == 1
+    assert await books.count("price_version") == 1
+
+
+async def test_a_call_nobody_waits_for_is_dropped_before_the_database(books: Books, account: str) -> None:
+    await books.credit(account, 100_000_000)
+    await books.granted(reserve(account))
+    late = AwaitedJob(reserve(account))
+    late.answer.cancel()
+
+    books.ledger.submit(late)
+    await books.granted(reserve(account))
+
+    assert await books.count("hold") == 2
+
+
+async def test_an_account_with_too_many_waiting_is_shed(postgres: Postgres, account: str) -> None:
+    async with opened(postgres, queue={"per_account": 5, "shards": 1}) as books:
+        await books.credit(account, 100_000_000)
+        await books.credit("acct_calm", 100_000_000)
+        await books.prices.load(PRICE.version)
+
+        answers = await asyncio.gather(
+            *(books.reserve(reserve(account)) for _ in range(8)), books.reserve(reserve("acct_calm")),
+            return_exceptions=True,
+        )
+
+        shed = [answer for answer in answers if isinstance(answer, NotDoneError)]
+        assert [error.reason for error in shed] == ["overloaded"] * 3
+        assert not isinstance(answers[-1], BaseException)
+
+
+async def test_a_release_takes_out_a_reservation_that_still_waits(books: Books, account: str) -> None:
+    await books.credit(account, 100_000_000)
+    await books.prices.load(PRICE.version)
+    call = reserve(account)
+    waiting = AwaitedJob(call)
+
+    books.ledger.submit(waiting)
+    released = await books.release(call)
+
+    assert not released
+    with pytest.raises(NotDoneError):
+        await waiting.answer
+    assert await books.count("hold") == 0
+
+
+LOWERING = Price("v-any", 1, 1)
+
+
+@examples(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    room=st.integers(-10, 10**12), asked=st.integers(1, 200_000), tokens=st.integers(0, 200_000),
+    input_price=st.integers(0, 10**13), output_price=st.integers(0, 10**13),
+)
+async def test_whatever_is_decided_fits_and_one_token_more_would_not(
+    books: Books, room: int, asked: int, tokens: int, input_price: int, output_price: int
+) -> None:
+    """The decision in SQL against the rule in plain integers."""
+
+    def held(output: int) -> int:
+        return -(-(tokens * input_price + output * output_price) // 10**6)
+
+    lowerable = asked > 1_024 and output_price > 0
+    row = await books.admin.fetchrow(
+        "select (decide($1, false, $2, $3, $4, $5, $6, $7)).*", room, asked, min(held(asked), 2**63 - 1),
+        held(1_024) if lowerable else None, tokens, input_price, output_price,
+    )
+
+    if held(asked) <= room:
+        assert (row["max_tokens"], row["amount"], row["refusal"]) == (asked, held(asked), None)
+    elif row["refusal"] is None:
+        assert 1_024 <= row["max_tokens"] < asked
+        assert row["amount"] == held(row["max_tokens"]) <= room
+        assert held(row["max_tokens"] + 1) > room
+    else:
+        assert row["refusal"] == "insufficient_balance"
+        assert not lowerable or held(1_024) > room
+
+
+def uuid7_at(unix_ms: int) -> str:
+    """A request id of another time than now."""
+    return f"{unix_ms:012x}{uuid7_hex()[12:]}"
