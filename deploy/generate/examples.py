@@ -7,8 +7,10 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from libs.events.base import Envelope, EventData
-from libs.events.router import Price, PriceLine
+from libs.events.accounts import KeyChanged
+from libs.events.base import Envelope, EventData, Heartbeat
+from libs.events.edge import AttemptFinished
+from libs.events.router import ModelPublished, Price, PriceLine, UpstreamHealth
 
 _MOMENT_MS = 1_790_000_000_000
 _TIME = "2026-09-21T14:13:20.000Z"
@@ -87,13 +89,22 @@ VALUES: Mapping[str, Any] = {
 }
 
 
+# Whose order matters on the topic: the record's key. Elsewhere it is the account.
+_SUBJECTS: Mapping[type[EventData], str] = {
+    AttemptFinished: "upstream_id",
+    UpstreamHealth: "upstream_id",
+    KeyChanged: "key_id",
+    ModelPublished: "id",
+}
+
+
 def example(model: type[EventData]) -> Envelope:
     """An event as it could lie on its topic; raises KeyError for a field that has no value here."""
     return Envelope(
         id="01a0c9b2d40070008000000000000009",
         type=model.TYPE,
-        source=model.TYPE.split(".")[0],
-        subject=str(VALUES["account_id"]),
+        source="router" if model is Heartbeat else model.TYPE.split(".")[0],
+        subject="heartbeat" if model is Heartbeat else str(VALUES[_SUBJECTS.get(model, "account_id")]),
         time=_TIME,
         data={name: _value(name, field) for name, field in model.model_fields.items()},
     )

@@ -7,12 +7,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from faststream.kafka import KafkaBroker
 
 from libs.core.settings import KafkaSettings
-from libs.events.base import EventData
+from libs.events.asyncapi import document
+from libs.events.base import EventData, Heartbeat
+from libs.events.catalogue import CARRIED
 from libs.events.topics import Topic, retry_topic
 from libs.kafka.chain import Chain, Handling, Retry
 from libs.kafka.dead_letter import DeadLetters
@@ -61,6 +63,7 @@ class Bus:
         self._batches: dict[str, int] = {}
         self._subscriptions: list[Subscription] = []
         self._tables: list[Table[EventData]] = []
+        self._reads: dict[Topic, tuple[type[EventData], ...]] = {}
         self._measuring: asyncio.Task[None] | None = None
         self._broker = KafkaBroker(
             settings.bootstrap,
@@ -110,6 +113,7 @@ class Bus:
         """Keep the latest event per key of a compacted topic in memory, under ``key(data)``."""
         table = Table(topic, model, key, self._settings, self._telemetry)
         self._tables.append(table)  # type: ignore[arg-type]
+        self._reads[topic] = (model, Heartbeat)
         return table
 
     @property
@@ -118,6 +122,10 @@ class Bus:
         if self._producer is None:
             self._producer = Producer(self._settings, self._service, self._telemetry)
         return self._producer
+
+    def asyncapi(self) -> dict[str, Any]:
+        """The AsyncAPI document of this service: what it reads here, and the topics it owns."""
+        return document(self._service, self._reads)
 
     async def start(self) -> None:
         """Start everything registered. Returns at once; ``problem`` says what is still on its way."""
@@ -166,6 +174,7 @@ class Bus:
             raise ValueError(f"{topic.name} has a handler already")
         self._handlings[topic.name] = Handling(topic, handler, {model.TYPE: model for model in types})
         self._batches[topic.name] = max_records
+        self._reads[topic] = tuple(types) or CARRIED.get(topic, ())
 
     def _make_subscriptions(self) -> list[Subscription]:
         # Dead letters that come back are read beside the first topic: the chain finds their handler by origin.

@@ -4,11 +4,10 @@ Called by services/*/app.py.
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from libs.core.errors import KenariError
 from libs.ops.metrics import CounterSpec, HistogramSpec
@@ -31,6 +30,15 @@ class Component(Protocol):
 
     def problem(self) -> str | None:
         """Why this part is not ready to serve; None when it is."""
+        ...
+
+
+@runtime_checkable
+class Documented(Protocol):
+    """A part that can describe what the service says and hears on Kafka."""
+
+    def asyncapi(self) -> dict[str, Any]:
+        """The service's AsyncAPI document."""
         ...
 
 
@@ -72,8 +80,7 @@ class Periodic:
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.gather(self._task, return_exceptions=True)
 
     def problem(self) -> str | None:
         if self._task is not None and self._task.done():

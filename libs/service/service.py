@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from libs.core.settings import OpsSettings, ServiceSettings
 from libs.ops.telemetry import Telemetry
-from libs.service.component import Component
+from libs.service.component import Component, Documented
 from libs.service.ops_http import OpsApp, ops_server
 
 log = logging.getLogger("kenari.service")
@@ -23,7 +23,6 @@ class Service:
     def __init__(self, name: str, settings: ServiceSettings, ops: OpsSettings, telemetry: Telemetry) -> None:
         self.name = name
         self.telemetry = telemetry
-        self.asyncapi: dict[str, Any] = {}
         self._settings = settings
         self._ops = ops
         self._parts: list[Component] = []
@@ -35,6 +34,11 @@ class Service:
         """Add a part and return it, so that it can be handed to the parts that need it."""
         self._parts.append(part)
         return part
+
+    @property
+    def asyncapi(self) -> dict[str, Any]:
+        """What the service says and hears on Kafka, from the part that knows; empty when there is none."""
+        return next((part.asyncapi() for part in self._parts if isinstance(part, Documented)), {})
 
     def problems(self) -> list[str]:
         """Why the service is not ready; empty when it is."""
@@ -61,13 +65,22 @@ class Service:
         """Stop all started parts in reverse; a part that fails or takes too long does not keep the others."""
         self._stopping = True
         while self._started:
-            part = self._started.pop()
-            try:
-                await asyncio.wait_for(part.stop(), self._settings.shutdown_grace_s)
-            except TimeoutError:
-                log.warning("did not stop in time", extra={"reason": f"{self.name}: {type(part).__name__}"})
-            except Exception:
-                # The other parts still have something to flush.
-                log.exception("failed to stop", extra={"reason": f"{self.name}: {type(part).__name__}"})
-        self.telemetry.shutdown()
+            await self._stop_part(self._started.pop())
+        # Flushing spans blocks; other services of this process are still at work.
+        await asyncio.to_thread(self.telemetry.shutdown)
         log.info("stopped", extra={"reason": self.name})
+
+    async def _stop_part(self, part: Component) -> None:
+        where = {"reason": f"{self.name}: {type(part).__name__}"}
+        try:
+            await asyncio.wait_for(part.stop(), self._settings.shutdown_grace_s)
+        except TimeoutError:
+            log.warning("did not stop in time", extra=where)
+        except asyncio.CancelledError:
+            # Of this task, or only of something the part waited for?
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise
+            log.warning("was cancelled while stopping", extra=where)
+        except Exception:
+            # The other parts still have something to flush.
+            log.exception("failed to stop", extra=where)
