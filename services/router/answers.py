@@ -33,7 +33,10 @@ _LONGEST_NAME = 80
 def price_message(price: Price) -> router_pb2.Price:
     """A price version on the wire."""
     return router_pb2.Price(
-        version=price.version, input=price.input, output=price.output, cache_read=price.cache_read,
+        version=price.version,
+        input=price.input,
+        output=price.output,
+        cache_read=price.cache_read,
         cache_write=price.cache_write,
     )
 
@@ -41,9 +44,15 @@ def price_message(price: Price) -> router_pb2.Price:
 def model_message(card: ModelPublished) -> router_pb2.Model:
     """What the edge, the limiter and the ledger need of a model; 0 where a limit is not recorded."""
     return router_pb2.Model(
-        id=card.id, vendor=card.vendor, free=card.free, price=price_message(card.price),
-        context_length=card.context_length or 0, max_input_tokens=card.max_input_tokens or 0,
-        max_output_tokens=card.max_output_tokens or 0, free_rpm=card.free_rpm, free_daily=card.free_daily,
+        id=card.id,
+        vendor=card.vendor,
+        free=card.free,
+        price=price_message(card.price),
+        context_length=card.context_length or 0,
+        max_input_tokens=card.max_input_tokens or 0,
+        max_output_tokens=card.max_output_tokens or 0,
+        free_rpm=card.free_rpm,
+        free_daily=card.free_daily,
     )
 
 
@@ -51,9 +60,14 @@ def attempt_message(server: Server, upstream: Upstream) -> router_pb2.Attempt:
     """One way to try the request, with everything the edge needs for the call."""
     provider = upstream.provider
     return router_pb2.Attempt(
-        upstream_id=upstream.id, provider=provider.id, format=_FORMATS[provider.format],
-        base_url=provider.base_url, credential=upstream.credential, upstream_model=server.upstream_model,
-        connect_timeout_ms=provider.timeouts.connect_ms, first_byte_timeout_ms=provider.timeouts.first_byte_ms,
+        upstream_id=upstream.id,
+        provider=provider.id,
+        format=_FORMATS[provider.format],
+        base_url=provider.base_url,
+        credential=upstream.credential,
+        upstream_model=server.upstream_model,
+        connect_timeout_ms=provider.timeouts.connect_ms,
+        first_byte_timeout_ms=provider.timeouts.first_byte_ms,
         idle_timeout_ms=provider.timeouts.idle_ms,
     )
 
@@ -81,6 +95,4 @@ def all_paused(retry_after_s: int) -> router_pb2.RouteResponse:
 
 
 def _refused(code: str, message: str, retry_after_s: int = 0) -> router_pb2.RouteResponse:
-    return router_pb2.RouteResponse(
-        refusal=router_pb2.Refusal(code=code, message=message, retry_after_s=retry_after_s)
-    )
+    return router_pb2.RouteResponse(refusal=router_pb2.Refusal(code=code, message=message, retry_after_s=retry_after_s))

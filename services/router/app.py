@@ -10,7 +10,7 @@ from kenari.router.v1 import router_pb2_grpc
 from libs.core.clock import SystemClock
 from libs.db.database import Database
 from libs.events.edge import AttemptFinished
-from libs.events.router import ModelPublished, UpstreamHealth
+from libs.events.router import UpstreamHealth
 from libs.events.topics import EDGE_ATTEMPTS, ROUTER_CATALOG, ROUTER_HEALTH
 from libs.kafka.bus import Bus
 from libs.kafka.heartbeat import Heartbeats
@@ -29,6 +29,11 @@ from services.router.settings import RouterSettings
 from services.router.store import Store
 
 
+def read_settings() -> RouterSettings:
+    """The settings from the environment; raise ConfigError."""
+    return RouterSettings.read()
+
+
 def build(settings: RouterSettings) -> Service:
     """Assemble the router; raise CatalogError (``file:line: reason``) when the catalogue file has a mistake."""
     file = load(settings.catalog_file, os.environ)
@@ -44,17 +49,14 @@ def build(settings: RouterSettings) -> Service:
     service.add(Hook(start=keeper.start))
 
     bus = Bus(settings.kafka, settings.NAME, telemetry)
-    on_topic = bus.table(ROUTER_CATALOG, ModelPublished, lambda card: card.id)
     health = bus.table(ROUTER_HEALTH, UpstreamHealth, lambda said: said.upstream_id)
     health.on_change(learn_into(book))
     reader = AttemptsReader(book, bus.producer, clock.now_ms)
     bus.batch(EDGE_ATTEMPTS, reader.handle, types=(AttemptFinished,))
     service.add(bus)
     service.add(OutboxRelay(database, settings.kafka, telemetry))
-    service.add(Heartbeats(bus, (ROUTER_CATALOG, ROUTER_HEALTH)))
-
+    service.add(Heartbeats(bus, (ROUTER_CATALOG, ROUTER_HEALTH), {ROUTER_CATALOG: store.every_model_event}))
     service.add(Periodic("discover", 1.0, keeper.discover, telemetry))
-    service.add(Periodic("align", 5.0, lambda: keeper.align(on_topic), telemetry))
 
     server = RpcServer(settings.rpc, telemetry)
     server.register(router_pb2_grpc.add_RouterServicer_to_server, RouterServicer(routing, store, telemetry), SERVICE)

@@ -41,8 +41,10 @@ class AttemptsReader:
 def _try(attempt: AttemptFinished, finished: str) -> Try:
     finished_ms = int(datetime.fromisoformat(finished).timestamp() * 1000)
     return Try(
-        verdict=verdict(attempt.outcome, attempt.status), reason=attempt.outcome,
-        started_ms=finished_ms - attempt.duration_ms, finished_ms=finished_ms,
+        verdict=verdict(attempt.outcome, attempt.status),
+        reason=attempt.outcome,
+        started_ms=finished_ms - attempt.duration_ms,
+        finished_ms=finished_ms,
         retry_after_ms=attempt.retry_after_ms,
     )
 

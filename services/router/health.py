@@ -69,8 +69,12 @@ class HealthBook:
         known.probing_until_ms = 0
         self.epoch += 1
         return UpstreamHealth(
-            upstream_id=upstream_id, version=known.version, state="cooling" if known.health.until_ms else "healthy",
-            until_ms=known.health.until_ms, reason=known.health.reason, pauses=known.health.pauses,
+            upstream_id=upstream_id,
+            version=known.version,
+            state="cooling" if known.health.until_ms else "healthy",
+            until_ms=known.health.until_ms,
+            reason=known.health.reason,
+            pauses=known.health.pauses,
         )
 
     def learn(self, said: UpstreamHealth) -> None:

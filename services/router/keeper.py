@@ -1,17 +1,14 @@
-"""Keeps what is for sale up to date: the file at start, providers' lists while running, the topic in step.
+"""Keeps what is for sale up to date: the file at start, providers' lists while running.
 
-Called by services/router/app.py (start, periodic jobs).
+Called by services/router/app.py (at start and as a periodic job).
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 import aiohttp
 
 from libs.core.clock import Clock
-from libs.events.router import ModelPublished
 from libs.ops.telemetry import Telemetry
 from services.router.catalog.cards import Listed, assemble
 from services.router.catalog.discover import DiscoveryError, list_models
@@ -23,14 +20,6 @@ from services.router.telemetry import CATALOG_VERSION, DISCOVERED, DISCOVERY_FAI
 log = logging.getLogger("kenari.router")
 
 FIRST_RETRY_S = 5.0
-
-
-class OnTopic(Protocol):
-    """What of the catalogue stands on its topic, as any reader sees it."""
-
-    def values(self) -> Iterable[ModelPublished]: ...
-
-    def problem(self) -> str | None: ...
 
 
 class CatalogKeeper:
@@ -46,7 +35,6 @@ class CatalogKeeper:
         self._clock = clock
         self._every_s = every_s
         self._listings: dict[str, tuple[Listed, ...]] = {}
-        self._versions: Mapping[str, int] = {}
         self._due_ms: dict[str, int] = {}
         self._wait_s: dict[str, float] = {}
         self._catalog_version = telemetry.metrics.gauge(CATALOG_VERSION)
@@ -96,23 +84,10 @@ class CatalogKeeper:
         applied = await self._store.apply(offer.card for offer in catalog.offers.values())
         self._listings = listings
         self._routing.offer(catalog)
-        self._versions = applied.versions
         self._catalog_version.set(applied.catalog_version)
         changed = len(applied.published), len(applied.withdrawn)
         if any(changed):
             log.info("catalogue changed: %d published, %d withdrawn", *changed)
-
-    async def align(self, topic: OnTopic) -> None:
-        """Publish again what the topic lost, for example when the broker came back empty; usually nothing."""
-        if topic.problem() is not None:
-            return
-        there = {card.id: card.version for card in topic.values()}
-        missing = [name for name, version in self._versions.items() if there.get(name, 0) < version]
-        stale = [name for name in there if name not in self._versions]
-        if missing or stale:
-            count = await self._store.announce_again(missing, stale)
-            if count:
-                log.warning("catalogue published again: %d records", count)
 
     def _discovering(self) -> list[Provider]:
         return [provider for provider in self._file.providers if provider.discover]

@@ -25,9 +25,7 @@ class _Prepared:
         self.offer = offer
         self.endpoints = frozenset(offer.card.endpoints)
         self.model = answers.model_message(offer.card)
-        self.attempts = [
-            answers.attempt_message(server, upstreams[server.upstream_id]) for server in offer.servers
-        ]
+        self.attempts = [answers.attempt_message(server, upstreams[server.upstream_id]) for server in offer.servers]
         self.epoch = -1
         self.plan = domain.plan((), (), (), 0)
         self.answers: dict[int, router_pb2.RouteResponse] = {}

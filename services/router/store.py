@@ -4,22 +4,17 @@ Called by keeper.py and rpc.py. Every change leaves its event in the outbox with
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import asyncpg
-
 from libs.core.clock import Clock
-from libs.core.errors import Transient
 from libs.db.database import Database
 from libs.events.base import encode, envelope
 from libs.events.router import ModelPublished, Price
 from libs.events.topics import ROUTER_CATALOG
 from libs.kafka.outbox import put
 from services.router.catalog.cards import Listed
-
-_AWAY = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,7 @@ class Applied:
 
 
 class Store:
-    """Reads and writes of the router's database."""
+    """Reads and writes of the router's database; every method raises DatabaseAwayError (Transient)."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -42,31 +37,28 @@ class Store:
     async def apply(self, cards: Iterable[ModelPublished]) -> Applied:
         """Make ``cards`` what is for sale: new revisions and events for what differs, nothing for what does not.
 
-        Raises Transient when the database is away. Routers that start together take turns.
+        Routers that start together take turns.
         """
         wanted = {card.id: card for card in cards}
-        try:
-            async with self._database.transaction() as conn:
-                await conn.execute("select pg_advisory_xact_lock(hashtext('kenari.router.catalog'))")
-                rows = await conn.fetch("select id, version, for_sale, content from model")
-                known = {row["id"]: row for row in rows}
-                versions: dict[str, int] = {}
-                published, withdrawn = [], []
-                for name, card in wanted.items():
-                    row = known.get(name)
-                    if row is not None and row["for_sale"] and json.loads(row["content"]) == _content(card):
-                        versions[name] = row["version"]
-                        continue
-                    versions[name] = row["version"] + 1 if row is not None else 1
-                    await self._publish(conn, card.model_copy(update={"version": versions[name]}))
-                    published.append(name)
-                for name, row in known.items():
-                    if row["for_sale"] and name not in wanted:
-                        await self._withdraw(conn, name)
-                        withdrawn.append(name)
-                number = await conn.fetchval("select coalesce(max(number), 0) from model_revision")
-        except _AWAY as error:
-            raise Transient(f"the catalogue cannot be stored: {type(error).__name__}") from error
+        async with self._database.transaction() as conn:
+            await conn.execute("select pg_advisory_xact_lock(hashtext('kenari.router.catalog'))")
+            rows = await conn.fetch("select id, version, for_sale, content from model")
+            known = {row["id"]: row for row in rows}
+            versions: dict[str, int] = {}
+            published, withdrawn = [], []
+            for name, card in wanted.items():
+                row = known.get(name)
+                if row is not None and row["for_sale"] and json.loads(row["content"]) == _content(card):
+                    versions[name] = row["version"]
+                    continue
+                versions[name] = row["version"] + 1 if row is not None else 1
+                await self._publish(conn, card.model_copy(update={"version": versions[name]}))
+                published.append(name)
+            for name, row in known.items():
+                if row["for_sale"] and name not in wanted:
+                    await self._withdraw(conn, name)
+                    withdrawn.append(name)
+            number = await conn.fetchval("select coalesce(max(number), 0) from model_revision")
         return Applied(versions, number, tuple(published), tuple(withdrawn))
 
     async def _publish(self, conn: Any, card: ModelPublished) -> None:
@@ -74,20 +66,29 @@ class Store:
         await conn.execute(
             "insert into price_version (version, input, output, cache_read, cache_write) values ($1, $2, $3, $4, $5)"
             " on conflict (version) do nothing",
-            price.version, price.input, price.output, price.cache_read, price.cache_write,
+            price.version,
+            price.input,
+            price.output,
+            price.cache_read,
+            price.cache_write,
         )
         content = json.dumps(_content(card))
         await conn.execute(
             "insert into model_revision (model_id, version, for_sale, content) values ($1, $2, true, $3)",
-            card.id, card.version, content,
+            card.id,
+            card.version,
+            content,
         )
         await conn.execute(
             "insert into model (id, version, for_sale, price_version, content) values ($1, $2, true, $3, $4)"
             " on conflict (id) do update set version = excluded.version, for_sale = true,"
             " price_version = excluded.price_version, content = excluded.content, changed_at = now()",
-            card.id, card.version, price.version, content,
+            card.id,
+            card.version,
+            price.version,
+            content,
         )
-        await self._announce(conn, card)
+        await put(conn, ROUTER_CATALOG, card.id, self._event(card))
 
     async def _withdraw(self, conn: Any, name: str) -> None:
         await conn.execute(
@@ -100,49 +101,30 @@ class Store:
         )
         await put(conn, ROUTER_CATALOG, name, None)
 
-    async def _announce(self, conn: Any, card: ModelPublished) -> None:
-        event = envelope(card, source="router", subject=card.id, now_ms=self._clock.now_ms())
-        await put(conn, ROUTER_CATALOG, card.id, encode(event))
+    def _event(self, card: ModelPublished) -> bytes:
+        return encode(envelope(card, source="router", subject=card.id, now_ms=self._clock.now_ms()))
 
-    async def announce_again(self, missing: Iterable[str], stale: Iterable[str]) -> int:
-        """Send models the topic lacks, and tombstones for those it still has; return how many.
-
-        What already waits in the outbox is left alone.
-        """
-        try:
-            async with self._database.transaction() as conn:
-                waiting = {row["key"] for row in await conn.fetch("select key from outbox where topic = $1",
-                                                                  ROUTER_CATALOG.name)}
-                rows = await conn.fetch(
-                    "select id, version, content from model where for_sale and id = any($1)",
-                    [name for name in missing if name not in waiting],
-                )
-                for row in rows:
-                    await self._announce(conn, ModelPublished(**json.loads(row["content"]), version=row["version"]))
-                gone = [name for name in stale if name not in waiting]
-                for name in gone:
-                    await put(conn, ROUTER_CATALOG, name, None)
-        except _AWAY as error:
-            raise Transient(f"the catalogue cannot be announced: {type(error).__name__}") from error
-        return len(rows) + len(gone)
+    async def every_model_event(self) -> AsyncIterator[tuple[str, bytes]]:
+        """(key, event) of every model for sale: what belongs on router.catalog.v1."""
+        async with self._database.connection() as conn:
+            rows = await conn.fetch("select id, version, content from model where for_sale order by id")
+        for row in rows:
+            card = ModelPublished(**json.loads(row["content"]), version=row["version"])
+            yield card.id, self._event(card)
 
     async def price(self, version: str) -> Price | None:
-        """A price version, however old; raise Transient when the database is away."""
-        try:
-            row = await self._database.pool.fetchrow(
+        """A price version, however old."""
+        async with self._database.connection() as conn:
+            row = await conn.fetchrow(
                 "select version, input, output, cache_read, cache_write from price_version where version = $1",
                 version,
             )
-        except _AWAY as error:
-            raise Transient(f"the price cannot be read: {type(error).__name__}") from error
         return Price(**dict(row)) if row is not None else None
 
     async def listings(self) -> dict[tuple[str, str], tuple[Listed, ...]]:
         """What each provider listed last, by provider and base URL."""
-        try:
-            rows = await self._database.pool.fetch("select provider, base_url, models from listing")
-        except _AWAY as error:
-            raise Transient(f"listings cannot be read: {type(error).__name__}") from error
+        async with self._database.connection() as conn:
+            rows = await conn.fetch("select provider, base_url, models from listing")
         return {
             (row["provider"], row["base_url"]): tuple(Listed(*entry) for entry in json.loads(row["models"]))
             for row in rows
@@ -150,15 +132,15 @@ class Store:
 
     async def keep_listing(self, provider: str, base_url: str, models: tuple[Listed, ...]) -> None:
         """Remember what a provider listed, so that a restart does not depend on it answering."""
-        try:
-            await self._database.pool.execute(
+        async with self._database.connection() as conn:
+            await conn.execute(
                 "insert into listing (provider, base_url, models) values ($1, $2, $3)"
                 " on conflict (provider) do update set base_url = excluded.base_url, models = excluded.models,"
                 " listed_at = now()",
-                provider, base_url, json.dumps([[model.id, model.vendor] for model in models]),
+                provider,
+                base_url,
+                json.dumps([[model.id, model.vendor] for model in models]),
             )
-        except _AWAY as error:
-            raise Transient(f"the listing cannot be stored: {type(error).__name__}") from error
 
 
 def _content(card: ModelPublished) -> dict[str, Any]:

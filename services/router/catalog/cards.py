@@ -63,7 +63,10 @@ def price_of(prices: doc.MicroPrices | None) -> Price:
     content = "IDR|token_1m|" + "|".join("-" if amount is None else str(amount) for amount in figures)
     version = f"price_{hashlib.sha256(content.encode()).hexdigest()[:20]}"
     return Price(
-        version=version, input=prices.input, output=prices.output, cache_read=prices.cache_read,
+        version=version,
+        input=prices.input,
+        output=prices.output,
+        cache_read=prices.cache_read,
         cache_write=prices.cache_write,
     )
 
@@ -90,18 +93,14 @@ def assemble(file: CatalogFile, listings: Listings) -> Catalog:
     return Catalog(offers, upstreams)
 
 
-def _servers(
-    model: doc.ModelEntry, providers: Mapping[str, Provider], listings: Listings
-) -> tuple[Server, ...]:
+def _servers(model: doc.ModelEntry, providers: Mapping[str, Provider], listings: Listings) -> tuple[Server, ...]:
     servers = []
     for serving in model.served_by:
         provider = providers.get(serving.provider)
         name = serving.upstream_model or model.id.removesuffix(doc.FREE_SUFFIX)
         if provider is None or (provider.discover and not _lists(listings, provider, name)):
             continue
-        servers += [
-            Server(credential.id, name, serving.order, serving.weight) for credential in provider.credentials
-        ]
+        servers += [Server(credential.id, name, serving.order, serving.weight) for credential in provider.credentials]
     return tuple(servers)
 
 
@@ -128,32 +127,71 @@ def _card(model: doc.ModelEntry, prices: doc.MicroPrices | None) -> ModelPublish
         # The gateway reads attached documents for any chat model (contract: Models and pricing > Response).
         inputs = (*inputs, "file")
     return _publish(
-        model, id=model.id, vendor=model.vendor, name=model.name or model.id, free=model.free,
-        endpoints=model.endpoints, inputs=inputs, outputs=model.modalities.output, prices=prices,
-        free_rpm=model.free_rpm, free_daily=model.free_daily,
+        model,
+        id=model.id,
+        vendor=model.vendor,
+        name=model.name or model.id,
+        free=model.free,
+        endpoints=model.endpoints,
+        inputs=inputs,
+        outputs=model.modalities.output,
+        prices=prices,
+        free_rpm=model.free_rpm,
+        free_daily=model.free_daily,
     )
 
 
 def _found_card(listed: Listed, defaults: doc.DiscoveredDefaults) -> ModelPublished:
     return _publish(
-        defaults, id=listed.id, vendor=listed.vendor, name=listed.id, free=False, endpoints=("chat",),
-        inputs=("text", "file"), outputs=("text",), prices=defaults.prices(), free_rpm=None, free_daily=None,
+        defaults,
+        id=listed.id,
+        vendor=listed.vendor,
+        name=listed.id,
+        free=False,
+        endpoints=("chat",),
+        inputs=("text", "file"),
+        outputs=("text",),
+        prices=defaults.prices(),
+        free_rpm=None,
+        free_daily=None,
     )
 
 
 def _publish(
-    limits: doc.Limits, *, id: str, vendor: str, name: str, free: bool, endpoints: tuple[str, ...],
-    inputs: tuple[str, ...], outputs: tuple[str, ...], prices: doc.MicroPrices | None, free_rpm: int | None,
+    limits: doc.Limits,
+    *,
+    id: str,
+    vendor: str,
+    name: str,
+    free: bool,
+    endpoints: tuple[str, ...],
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    prices: doc.MicroPrices | None,
+    free_rpm: int | None,
     free_daily: int | None,
 ) -> ModelPublished:
     price = price_of(prices)
     return ModelPublished(
-        id=id, version=0, vendor=vendor, name=name, free=free, endpoints=endpoints, input_modalities=inputs,
-        output_modalities=outputs, context_length=limits.context_length,
-        max_input_tokens=limits.max_input_tokens, max_output_tokens=limits.max_output_tokens,
-        reasoning=limits.reasoning, reasoning_options=limits.reasoning_options,
-        reasoning_toggle=limits.reasoning_toggle, tool_call=limits.tool_call, price=price,
-        price_lines=() if free else _lines(endpoints[0], price), free_rpm=free_rpm, free_daily=free_daily,
+        id=id,
+        version=0,
+        vendor=vendor,
+        name=name,
+        free=free,
+        endpoints=endpoints,
+        input_modalities=inputs,
+        output_modalities=outputs,
+        context_length=limits.context_length,
+        max_input_tokens=limits.max_input_tokens,
+        max_output_tokens=limits.max_output_tokens,
+        reasoning=limits.reasoning,
+        reasoning_options=limits.reasoning_options,
+        reasoning_toggle=limits.reasoning_toggle,
+        tool_call=limits.tool_call,
+        price=price,
+        price_lines=() if free else _lines(endpoints[0], price),
+        free_rpm=free_rpm,
+        free_daily=free_daily,
     )
 
 

@@ -12,8 +12,16 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from libs.core.money import PER_RUPIAH
 
 ENDPOINTS = (
-    "chat", "images", "videos", "audio_speech", "audio_transcription", "music", "embeddings", "rerank",
-    "moderations", "systemone",
+    "chat",
+    "images",
+    "videos",
+    "audio_speech",
+    "audio_transcription",
+    "music",
+    "embeddings",
+    "rerank",
+    "moderations",
+    "systemone",
 )
 FREE_SUFFIX = ":free"
 # Names that mean something else as ``model`` (contract: Routing and routes, Providers).
@@ -21,8 +29,16 @@ RESERVED_IDS = ("kenari-free", "kenari/auto")
 RESERVED_PREFIX = "byok/"
 
 Endpoint = Literal[
-    "chat", "images", "videos", "audio_speech", "audio_transcription", "music", "embeddings", "rerank",
-    "moderations", "systemone",
+    "chat",
+    "images",
+    "videos",
+    "audio_speech",
+    "audio_transcription",
+    "music",
+    "embeddings",
+    "rerank",
+    "moderations",
+    "systemone",
 ]
 Modality = Literal["text", "image", "pdf", "file", "audio", "video"]
 

@@ -151,8 +151,11 @@ class _Check:
             for place, serving in enumerate(model.served_by):
                 if serving.provider not in known:
                     line = self._marked.line(("models", number, "served_by", place, "provider"))
-                    self._marked.wrong(line, f"{model.id!r} is served by the unknown provider {serving.provider!r}"
-                                       + _close(serving.provider, known))
+                    self._marked.wrong(
+                        line,
+                        f"{model.id!r} is served by the unknown provider {serving.provider!r}"
+                        + _close(serving.provider, known),
+                    )
 
     def _in_use(self, number: int, entry: doc.ProviderEntry) -> Provider | None:
         path: Path = ("providers", number)
@@ -175,8 +178,12 @@ class _Check:
             if problem := doc.url_problem(base_url):
                 self._marked.wrong(line, problem)
         return Provider(
-            entry.id, entry.format, base_url, tuple(credentials) or (Credential(f"{entry.id}/default", ""),),
-            entry.discover, entry.timeouts,
+            entry.id,
+            entry.format,
+            base_url,
+            tuple(credentials) or (Credential(f"{entry.id}/default", ""),),
+            entry.discover,
+            entry.timeouts,
         )
 
 

@@ -40,6 +40,16 @@ create table listing (
     listed_at timestamptz not null default now()
 );
 
+-- Events that agree with the rows above; deleted when published.
+create table outbox (
+    id bigint generated always as identity primary key,
+    topic text not null,
+    key text not null,
+    body bytea,
+    traceparent text not null default '',
+    at timestamptz not null default now()
+);
+
 create function refuse_change() returns trigger language plpgsql as $$
 begin
     raise exception '% keeps its rows as they are', tg_table_name using errcode = 'integrity_constraint_violation';

@@ -71,8 +71,10 @@ def test_a_price_version_is_named_by_its_figures_alone() -> None:
     one = price_of(MicroPrices(input=1, output=2))
     assert one.version == price_of(MicroPrices(input=1, output=2)).version
     others = [
-        price_of(MicroPrices(input=2, output=1)), price_of(MicroPrices(input=1, output=2, cache_read=0)),
-        price_of(MicroPrices(input=1, output=2, cache_write=0)), price_of(None),
+        price_of(MicroPrices(input=2, output=1)),
+        price_of(MicroPrices(input=1, output=2, cache_read=0)),
+        price_of(MicroPrices(input=1, output=2, cache_write=0)),
+        price_of(None),
     ]
     assert len({one.version, *(other.version for other in others)}) == 5
     # Rows of the ledger refer to it for ever: the way it is made must not change.
@@ -82,9 +84,22 @@ def test_a_price_version_is_named_by_its_figures_alone() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "gpt-4o", "gpt-4o-mini", "o3", "gpt-5-chat-latest", "llama-3.1-8b-instruct", "Qwen/Qwen3-32B", "deepseek-chat",
-        "meta-llama/Llama-3.3-70B-Instruct", "mistral-large-latest", "claude-sonnet-4-5", "gemini-2.5-pro",
-        "gemma3:27b", "gpt-3.5-turbo", "gpt-4o-2024-11-20", "imagery-chat", "gpt-oss-120b",
+        "gpt-4o",
+        "gpt-4o-mini",
+        "o3",
+        "gpt-5-chat-latest",
+        "llama-3.1-8b-instruct",
+        "Qwen/Qwen3-32B",
+        "deepseek-chat",
+        "meta-llama/Llama-3.3-70B-Instruct",
+        "mistral-large-latest",
+        "claude-sonnet-4-5",
+        "gemini-2.5-pro",
+        "gemma3:27b",
+        "gpt-3.5-turbo",
+        "gpt-4o-2024-11-20",
+        "imagery-chat",
+        "gpt-oss-120b",
     ],
 )
 def test_chat_models_are_kept(name: str) -> None:
@@ -94,11 +109,34 @@ def test_chat_models_are_kept(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "text-embedding-3-small", "tts-1", "tts-1-hd", "gpt-4o-mini-tts", "whisper-1", "gpt-4o-transcribe", "dall-e-3",
-        "gpt-image-1", "omni-moderation-latest", "text-moderation-007", "gpt-4o-realtime-preview", "sora-2",
-        "babbage-002", "gpt-4o-audio-preview", "davinci-002", "gpt-3.5-turbo-instruct", "nomic-embed-text", "BAAI/bge-m3",
-        "o1-pro", "gpt-5-pro", "gpt-5.2-pro-2025-12-11", "rerank-v3.5", "black-forest-labs/FLUX.1-dev", "gpt-audio",
-        "chatgpt-image-latest", "computer-use-preview", "o3-deep-research", "gpt-5-codex",
+        "text-embedding-3-small",
+        "tts-1",
+        "tts-1-hd",
+        "gpt-4o-mini-tts",
+        "whisper-1",
+        "gpt-4o-transcribe",
+        "dall-e-3",
+        "gpt-image-1",
+        "omni-moderation-latest",
+        "text-moderation-007",
+        "gpt-4o-realtime-preview",
+        "sora-2",
+        "babbage-002",
+        "gpt-4o-audio-preview",
+        "davinci-002",
+        "gpt-3.5-turbo-instruct",
+        "nomic-embed-text",
+        "BAAI/bge-m3",
+        "o1-pro",
+        "gpt-5-pro",
+        "gpt-5.2-pro-2025-12-11",
+        "rerank-v3.5",
+        "black-forest-labs/FLUX.1-dev",
+        "gpt-audio",
+        "chatgpt-image-latest",
+        "computer-use-preview",
+        "o3-deep-research",
+        "gpt-5-codex",
     ],
 )
 def test_other_kinds_are_left_out(name: str) -> None:
@@ -107,11 +145,24 @@ def test_other_kinds_are_left_out(name: str) -> None:
 
 def test_a_list_of_anything_keeps_what_can_be_sold() -> None:
     entries = [
-        {"id": "b", "owned_by": "Meta"}, {"id": "a", "owned_by": "system"}, {"id": "b"}, {"id": 3}, "x", None,
-        {"id": "has space"}, {"id": "x:free"}, {"id": "byok/a/b"}, {"id": "kenari-free"},
-        {"id": "c", "owned_by": "a b"}, {"id": "y" * 200}, {"id": "d", "owned_by": None},
+        {"id": "b", "owned_by": "Meta"},
+        {"id": "a", "owned_by": "system"},
+        {"id": "b"},
+        {"id": 3},
+        "x",
+        None,
+        {"id": "has space"},
+        {"id": "x:free"},
+        {"id": "byok/a/b"},
+        {"id": "kenari-free"},
+        {"id": "c", "owned_by": "a b"},
+        {"id": "y" * 200},
+        {"id": "d", "owned_by": None},
     ]
     assert usable(entries, "openai") == (
-        Listed("a", "openai"), Listed("b", "meta"), Listed("c", "openai"), Listed("d", "openai"),
+        Listed("a", "openai"),
+        Listed("b", "meta"),
+        Listed("c", "openai"),
+        Listed("d", "openai"),
     )
     assert usable({"not": "a list"}, "openai") == ()

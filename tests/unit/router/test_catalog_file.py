@@ -83,7 +83,10 @@ def test_prices_in_rupiah_become_whole_micro_rupiah() -> None:
     prices = sim.prices()
     assert prices is not None
     assert (prices.input, prices.output, prices.cache_read, prices.cache_write) == (
-        4_200_000_000, 24_000_000_000, 840_000_000, None,
+        4_200_000_000,
+        24_000_000_000,
+        840_000_000,
+        None,
     )
 
 

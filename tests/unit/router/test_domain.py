@@ -142,8 +142,9 @@ def test_old_reports_say_nothing_about_now() -> None:
     assert judge(health, tried(Verdict.AT_LIMIT, retry_after_ms=600_000), T0 + RULES.stale_ms + 1, RULES) is health
 
 
-A, B, C, D = (Server(name, "m", order, weight) for name, order, weight in
-              [("a", 0, 1), ("b", 0, 3), ("c", 1, 1), ("d", 1, 2)])
+A, B, C, D = (
+    Server(name, "m", order, weight) for name, order, weight in [("a", 0, 1), ("b", 0, 3), ("c", 1, 1), ("d", 1, 2)]
+)
 WELL = Health()
 LONG = Health(until_ms=T0 + 60_000, pauses=1)
 DUE = Health(until_ms=T0 - 1, pauses=1)

@@ -85,13 +85,19 @@ def test_a_route_holds_everything_the_edge_needs(world: World) -> None:
     assert (route.model.id, route.model.vendor, route.model.free) == ("both", "v", False)
     assert route.model.context_length == 1000
     assert (route.model.price.input, route.model.price.output, route.model.price.cache_read) == (
-        1_000_000, 2_000_000, 1_000_000,
+        1_000_000,
+        2_000_000,
+        1_000_000,
     )
     assert not route.model.price.HasField("cache_write")
     assert not route.model.HasField("free_rpm")
     first, second = route.attempts
     assert (first.upstream_id, first.provider, first.base_url, first.credential, first.upstream_model) == (
-        "p1/P1_A", "p1", "http://p1/v1", "sk-a", "both",
+        "p1/P1_A",
+        "p1",
+        "http://p1/v1",
+        "sk-a",
+        "both",
     )
     assert first.format == router_pb2.PROVIDER_FORMAT_OPENAI_CHAT
     assert (first.connect_timeout_ms, first.first_byte_timeout_ms, first.idle_timeout_ms) == (5_000, 20_000, 60_000)
