@@ -59,7 +59,8 @@ class JsonFormatter(logging.Formatter):
                 line[field] = value
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        # ASCII: a lone surrogate from a client's text could not be written in any encoding, and the line would be lost.
+        return json.dumps(line, default=str)
 
 
 def _service_of(logger_name: str) -> str:

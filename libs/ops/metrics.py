@@ -7,11 +7,16 @@ Names follow ``kenari.<service>.<noun>.<measure>`` and become ``kenari_<service>
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-# Labels with one value per account, key or request would grow without bound.
-FORBIDDEN_LABELS = frozenset({"account", "account_id", "key", "key_id", "request_id"})
+# Labels with one value per account, key or request would grow without bound, and say who does what.
+FORBIDDEN_LABELS = frozenset(
+    {"account", "account_id", "user", "user_id", "key", "key_id", "key_hash", "request_id", "hold_id", "trace_id"}
+)
+
+M = TypeVar("M", Counter, Gauge, Histogram)
 
 LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -59,30 +64,30 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._made: dict[str, Counter | Gauge | Histogram] = {}
+        self._made: dict[str, tuple[Spec, Counter | Gauge | Histogram]] = {}
 
     def counter(self, spec: CounterSpec) -> Counter:
-        made = self._made.get(spec.name)
-        if made is None:
-            made = self._made[spec.name] = Counter(spec.exported, spec.help, spec.labels, registry=self._registry)
-        assert isinstance(made, Counter)
-        return made
+        return self._get(spec, lambda: Counter(spec.exported, spec.help, spec.labels, registry=self._registry))
 
     def gauge(self, spec: GaugeSpec, value: Callable[[], float] | None = None) -> Gauge:
         """A gauge; with ``value`` it is read at scrape time instead of being set."""
-        made = self._made.get(spec.name)
-        if made is None:
-            made = self._made[spec.name] = Gauge(spec.exported, spec.help, spec.labels, registry=self._registry)
-        assert isinstance(made, Gauge)
+        made = self._get(spec, lambda: Gauge(spec.exported, spec.help, spec.labels, registry=self._registry))
         if value is not None:
             made.set_function(value)
         return made
 
     def histogram(self, spec: HistogramSpec) -> Histogram:
-        made = self._made.get(spec.name)
+        return self._get(
+            spec,
+            lambda: Histogram(spec.exported, spec.help, spec.labels, registry=self._registry, buckets=spec.buckets),
+        )
+
+    def _get(self, spec: Spec, make: Callable[[], M]) -> M:
+        """The collector of ``spec``, made at its first use; raise ValueError when its name means something else."""
+        known, made = self._made.get(spec.name, (spec, None))
+        if known != spec:
+            raise ValueError(f"metric {spec.name} is declared twice, differently")
         if made is None:
-            made = self._made[spec.name] = Histogram(
-                spec.exported, spec.help, spec.labels, registry=self._registry, buckets=spec.buckets
-            )
-        assert isinstance(made, Histogram)
-        return made
+            made = make()
+            self._made[spec.name] = (spec, made)
+        return cast(M, made)

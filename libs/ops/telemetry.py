@@ -43,4 +43,5 @@ class Telemetry:
         return generate_latest(self.registry)
 
     def shutdown(self) -> None:
+        """Hand over what is not exported yet. Blocks, seconds if the collector is away: call it in a thread."""
         self.tracing.shutdown()

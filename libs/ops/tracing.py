@@ -6,16 +6,20 @@ empty string means "not sampled", and then a span is a no-op that touches nothin
 
 import json
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar, Token
 from pathlib import Path
+from types import TracebackType
 from typing import Literal
 
+from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import (
     NonRecordingSpan,
     Span,
@@ -23,6 +27,7 @@ from opentelemetry.trace import (
     SpanKind,
     StatusCode,
     TraceFlags,
+    Tracer,
     set_span_in_context,
 )
 
@@ -38,6 +43,7 @@ _KINDS = {
     "consumer": SpanKind.CONSUMER,
     "internal": SpanKind.INTERNAL,
 }
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _current: ContextVar[str] = ContextVar("kenari_traceparent", default="")
 
 
@@ -56,14 +62,13 @@ def _render(context: SpanContext) -> str:
 
 
 def _parse(traceparent: str) -> SpanContext | None:
-    parts = traceparent.split("-")
-    if len(parts) != 4 or len(parts[1]) != 32 or len(parts[2]) != 16:
+    """The sampled context in a ``traceparent`` of any version of the format, or None."""
+    found = _TRACEPARENT.fullmatch(traceparent)
+    if found is None or found[1] == "ff" or (found[1] == "00" and found[5]):
         return None
-    try:
-        trace_id, span_id, flags = int(parts[1], 16), int(parts[2], 16), int(parts[3], 16)
-    except ValueError:
-        return None
-    context = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
+    context = SpanContext(
+        int(found[2], 16), int(found[3], 16), is_remote=True, trace_flags=TraceFlags(int(found[4], 16))
+    )
     return context if context.is_valid and context.trace_flags.sampled else None
 
 
@@ -77,8 +82,9 @@ class FileExporter(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         lines = "".join(json.dumps(self._row(span)) + "\n" for span in spans)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(lines)
+        # One write: several services append to the same file, and their lines must not mix.
+        with self._path.open("ab", buffering=0) as file:
+            file.write(lines.encode())
         return SpanExportResult.SUCCESS
 
     def _row(self, span: ReadableSpan) -> dict[str, object]:
@@ -97,15 +103,49 @@ class FileExporter(SpanExporter):
         }
 
 
+# One for all: it holds nothing, and what is not sampled makes no object at all.
+_NO_SPAN: AbstractContextManager[Span | None] = nullcontext()
+
+
+class _Open(AbstractContextManager[Span | None]):
+    """A recorded span, current between entering and leaving."""
+
+    def __init__(
+        self, tracer: Tracer, name: str, above: SpanContext | None, kind: Kind, attributes: Attributes | None
+    ) -> None:
+        self._tracer = tracer
+        self._name = name
+        self._above = above
+        self._kind = kind
+        self._attributes = attributes
+
+    def __enter__(self) -> Span:
+        # Never the context OpenTelemetry keeps itself: it is not ours, and would add parents we did not name.
+        context = set_span_in_context(NonRecordingSpan(self._above), Context()) if self._above else Context()
+        self._span = self._tracer.start_span(self._name, context, _KINDS[self._kind], self._attributes)
+        self._token: Token[str] = _current.set(_render(self._span.get_span_context()))
+        return self._span
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._span.set_status(StatusCode.ERROR, kind.__name__)
+        _current.reset(self._token)
+        self._span.end()
+
+
 class Tracing:
     """Spans of one service. Attributes hold ids and counts, never text of a prompt, an answer or a key."""
 
     def __init__(self, service: str, settings: TelemetrySettings) -> None:
         self._ratio = settings.trace_ratio
-        self._provider = TracerProvider(resource=Resource.create({"service.name": f"kenari-{service}"}))
+        # What is sampled is decided here alone, not by variables of OpenTelemetry.
+        self._provider = TracerProvider(ALWAYS_ON, Resource.create({"service.name": f"kenari-{service}"}))
         exporter: SpanExporter | None = None
         if settings.otlp_endpoint:
-            exporter = OTLPSpanExporter(endpoint=f"{settings.otlp_endpoint.rstrip('/')}/v1/traces")
+            # A collector that is away holds up the end of the process for this long at most.
+            exporter = OTLPSpanExporter(endpoint=f"{settings.otlp_endpoint.rstrip('/')}/v1/traces", timeout=3)
         elif settings.trace_file:
             exporter = FileExporter(settings.trace_file, service)
         self._exports = exporter is not None
@@ -117,7 +157,6 @@ class Tracing:
         """Whether a request that arrives without a trace starts one."""
         return self._exports and (self._ratio >= 1 or random.random() < self._ratio)
 
-    @contextmanager
     def span(
         self,
         name: str,
@@ -125,45 +164,27 @@ class Tracing:
         parent: str = "",
         kind: Kind = "internal",
         attributes: Attributes | None = None,
-    ) -> Iterator[Span | None]:
+    ) -> AbstractContextManager[Span | None]:
         """Open a span under ``parent`` (a traceparent) or the current span; a no-op when neither is sampled.
 
         Yields the span (to add attributes) or None. An exception marks the span as failed and goes on.
         """
-        above = _parse(parent or _current.get()) if (parent or _current.get()) else None
-        if above is None or not self._exports:
-            yield None
-            return
-        with self._open(name, above, kind, attributes) as span:
-            yield span
+        above = parent or _current.get()
+        if not above or not self._exports:
+            return _NO_SPAN
+        context = _parse(above)
+        return _NO_SPAN if context is None else _Open(self._tracer, name, context, kind, attributes)
 
-    @contextmanager
-    def root(self, name: str, *, kind: Kind = "server", attributes: Attributes | None = None) -> Iterator[Span | None]:
+    def root(
+        self, name: str, *, kind: Kind = "server", attributes: Attributes | None = None
+    ) -> AbstractContextManager[Span | None]:
         """Open the first span of a new trace, if ``sample`` says so."""
-        if not self.sample():
-            yield None
-            return
-        with self._open(name, None, kind, attributes) as span:
-            yield span
-
-    @contextmanager
-    def _open(self, name: str, above: SpanContext | None, kind: Kind, attributes: Attributes | None) -> Iterator[Span]:
-        context = set_span_in_context(NonRecordingSpan(above)) if above else None
-        span = self._tracer.start_span(name, context, _KINDS[kind], attributes)
-        token = _current.set(_render(span.get_span_context()))
-        try:
-            yield span
-        except BaseException as error:
-            span.set_status(StatusCode.ERROR, type(error).__name__)
-            raise
-        finally:
-            _current.reset(token)
-            span.end()
+        return _Open(self._tracer, name, None, kind, attributes) if self.sample() else _NO_SPAN
 
     def flush(self) -> None:
         """Hand over what is not exported yet."""
         self._provider.force_flush(5_000)
 
     def shutdown(self) -> None:
-        """Export the rest and stop."""
+        """Export the rest and stop. Blocks, seconds if the collector is away: call it in a thread."""
         self._provider.shutdown()

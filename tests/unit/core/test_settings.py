@@ -34,7 +34,7 @@ class BookSettings(ServiceSettings):
     store: StoreSettings = StoreSettings()
     limits: Limits = Limits()
     database: DatabaseSettings
-    peers: list[str] = []
+    peers: tuple[str, ...] = ()
     mirror: str = ""
 
 
@@ -134,9 +134,9 @@ def test_masked_settings_show_no_secret_at_any_depth(monkeypatch: pytest.MonkeyP
 def test_settings_cannot_be_changed_after_reading() -> None:
     settings = BookSettings.read()
     with pytest.raises(ValueError, match="frozen"):
-        settings.kafka.bootstrap = "elsewhere:1"
+        settings.kafka.bootstrap = "elsewhere:1"  # type: ignore[misc]
     with pytest.raises(ValueError, match="frozen"):
-        settings.shutdown_grace_s = 1
+        settings.shutdown_grace_s = 1  # type: ignore[misc]
 
 
 def test_log_levels_are_understood_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
