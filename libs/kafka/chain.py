@@ -20,9 +20,9 @@ from libs.core.retry import backoff
 from libs.events.base import EventData, Heartbeat
 from libs.events.topics import Topic
 from libs.kafka import telemetry as metrics
-from libs.kafka.dead_letter import DEAD_SUFFIX, DROP, ON_FAILURE, DeadLetters, Limit, origin_of
+from libs.kafka.dead_letter import DEAD_SUFFIX, RETRY_SUFFIX, DeadLetters, Limit, origin_of
 from libs.kafka.errors import error_class, is_transient, safe_text
-from libs.kafka.records import Received, header_text, partition_of, read
+from libs.kafka.records import Received, partition_of, read
 from libs.ops.telemetry import Telemetry
 
 log = logging.getLogger("kenari.kafka")
@@ -117,11 +117,11 @@ class Chain:
     def _prepare(self, record: Record) -> _Item:
         topic = origin_of(record)[0]
         handling = self._handlings.get(topic)
-        if handling is None:
-            return _Item(record, error=Permanent(f"nothing here handles {topic}", reason="no_handler"))
         if record.value is None:
             # A tombstone is for compaction and for tables.
             return self._ignored(record)
+        if handling is None:
+            return _Item(record, error=Permanent(f"nothing here handles {topic}", reason="no_handler"))
         try:
             received = read(record)
             if received.event_type == Heartbeat.TYPE or (handling.types and received.event_type not in handling.types):
@@ -215,7 +215,7 @@ class Chain:
         record = item.record
         topic, partition, offset = origin_of(record)
         about = {"topic": topic, "partition": partition, "offset": offset, "attempt": attempts}
-        if record.topic.endswith(DEAD_SUFFIX) or header_text(record.headers, ON_FAILURE) == DROP:
+        if record.topic.endswith(DEAD_SUFFIX):
             # A dead letter of a dead letter would come back for ever; the record itself stays where it lies.
             log.error("record given up", extra={**about, "reason": safe_text(error)})
             item.done = True
@@ -231,7 +231,9 @@ class Chain:
         self._count(record, "dead")
         self._buried.labels(topic, error_class(error)).inc()
         log.error("dead letter", extra={**about, "reason": f"{error_class(error)}: {safe_text(error)}"})
-        self._round.stop = self._limit.dead(partition_of(record))
+        if not record.topic.endswith(RETRY_SUFFIX):
+            # What people replay by hand says nothing about the stream.
+            self._round.stop = self._limit.dead(partition_of(record))
         return self._round.stop is None
 
     def _handled(self, item: _Item) -> None:

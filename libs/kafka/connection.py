@@ -33,6 +33,7 @@ class Connection:
         self._batch_bytes = batch_bytes
         self._connecting: asyncio.Task[None] | None = None
         self.client: AIOKafkaProducer | None = None
+        self.connected = asyncio.Event()
 
     async def start(self) -> None:
         """Begin to connect; returns at once, also when the broker is away."""
@@ -85,6 +86,7 @@ class Connection:
                 raise
             else:
                 self.client = client
+                self.connected.set()
                 return
 
 

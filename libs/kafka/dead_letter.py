@@ -15,6 +15,7 @@ from libs.kafka.publisher import Outgoing, Publisher
 from libs.kafka.records import Headers, header_text
 
 DEAD_SUFFIX = ".dead.v1"
+RETRY_SUFFIX = ".retry.v1"
 PREFIX = "dead-"
 ORIGIN_TOPIC = "dead-origin-topic"
 ORIGIN_PARTITION = "dead-origin-partition"
@@ -24,10 +25,6 @@ ERROR_CLASS = "dead-error-class"
 ERROR_TEXT = "dead-error-text"
 ATTEMPTS = "dead-attempts"
 FIRST_FAILED = "dead-first-failed"
-
-# Set by the replay command: what becomes of a record that fails again.
-ON_FAILURE = "dead-on-failure"
-DROP = "drop"
 
 IN_A_ROW = 20
 WINDOW = 400

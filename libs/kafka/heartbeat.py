@@ -45,6 +45,7 @@ class Heartbeats:
         self._every_s = every_s
         self._clock = clock or SystemClock()
         self._last_offset: dict[str, int] = {}
+        self._to_fill: set[Topic] = set()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -72,10 +73,16 @@ class Heartbeats:
     async def _beat_once(self, topic: Topic) -> None:
         beat = envelope(Heartbeat(), source=topic.owner, subject=KEY, now_ms=self._clock.now_ms())
         placed = await self._publisher.publish(Outgoing(topic.name, KEY.encode(), encode(beat)))
-        if placed.offset <= self._last_offset.get(topic.name, 0) and (rows := self._snapshots.get(topic)):
-            count = 0
-            async for key, body in rows():
-                await self._publisher.publish(Outgoing(topic.name, key.encode(), body))
-                count += 1
-            log.info("table published", extra={"topic": topic.name, "count": count})
+        if placed.offset <= self._last_offset.get(topic.name, 0):
+            self._to_fill.add(topic)
         self._last_offset[topic.name] = placed.offset
+        if topic in self._to_fill and topic in self._snapshots:
+            await self._fill(topic)
+            self._to_fill.remove(topic)
+
+    async def _fill(self, topic: Topic) -> None:
+        count = 0
+        async for key, body in self._snapshots[topic]():
+            await self._publisher.publish(Outgoing(topic.name, key.encode(), body))
+            count += 1
+        log.info("table published", extra={"topic": topic.name, "count": count})

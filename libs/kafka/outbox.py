@@ -38,21 +38,21 @@ create table outbox (
 );
 """
 
-# The same as a log that is read along (transaction id, id) and whose old partitions somebody else drops.
+# The same as a log that is read along and whose old partitions somebody else drops. ``xid`` comes before ``id``, so
+# that a transaction has its number before it takes an id: the relay relies on it.
 WATERMARK_SQL = """
 create table outbox (
-    id bigint generated always as identity,
     xid xid8 not null default pg_current_xact_id(),
+    id bigint generated always as identity,
     topic text not null,
     key text not null,
     body bytea,
     traceparent text not null default '',
     at timestamptz not null default now()
 );
-create index outbox_order on outbox (xid, id);
+create index outbox_order on outbox (id);
 create table outbox_cursor (
     only_one boolean primary key default true check (only_one),
-    xid xid8 not null default '0',
     id bigint not null default 0
 );
 insert into outbox_cursor default values;
@@ -82,6 +82,8 @@ _LOCK = 0x6F7574626F78
 _POLL_S = 1.0
 _QUERY_S = 10.0
 _ROWS = 500
+# How long the transactions that are open when rows are looked for mostly last.
+_SOON_S = 0.005
 
 
 class Database(Protocol):
@@ -94,42 +96,70 @@ class Database(Protocol):
 class _Reader(Protocol):
     """How rows are found and noted as published."""
 
-    read: str
     oldest: str
 
-    async def note(self, conn: asyncpg.Connection, rows: list[asyncpg.Record]) -> None: ...
+    async def next(self, conn: Any) -> list[asyncpg.Record] | None:
+        """The next rows to publish; None when it has to be asked again soon."""
+
+    async def note(self, conn: Any, rows: list[asyncpg.Record]) -> None: ...
 
 
 class _Plain:
     """Rows by id, deleted when published. There is no cursor, so a row that commits late is found all the same."""
 
-    read = "select id, topic, key, body, traceparent from outbox order by id limit $1"
     oldest = "select extract(epoch from now() - min(at))::float8 from outbox"
 
-    async def note(self, conn: asyncpg.Connection, rows: list[asyncpg.Record]) -> None:
+    async def next(self, conn: Any) -> list[asyncpg.Record] | None:
+        query = "select id, topic, key, body, traceparent from outbox order by id limit $1"
+        rows: list[asyncpg.Record] = await conn.fetch(query, _ROWS, timeout=_QUERY_S)
+        return rows
+
+    async def note(self, conn: Any, rows: list[asyncpg.Record]) -> None:
         published = [row["id"] for row in rows]
         await conn.execute("delete from outbox where id = any($1::bigint[])", published, timeout=_QUERY_S)
 
 
 class _Watermark:
-    """Rows in order of transaction, only below the oldest transaction still open: nothing can commit behind it."""
+    """Rows by id up to a fence, once every transaction that may hold an id below the fence has ended.
 
-    read = """
-        select o.xid::text as xid, o.id, o.topic, o.key, o.body, o.traceparent
-        from outbox o, outbox_cursor c
-        where (o.xid, o.id) > (c.xid, c.id) and o.xid < pg_snapshot_xmin(pg_current_snapshot())
-        order by o.xid, o.id limit $1
+    A cursor over ids alone skips rows that commit late. A cursor over (transaction, id) skips none, but gives two
+    rows of one key in the order in which their transactions began, which need not be that of their locks. Ids are
+    taken under the key's lock, so their order is right.
     """
+
     oldest = """
-        select extract(epoch from now() - min(o.at))::float8
-        from outbox o, outbox_cursor c where (o.xid, o.id) > (c.xid, c.id)
+        select extract(epoch from now() - min(o.at))::float8 from outbox o, outbox_cursor c where o.id > c.id
     """
 
-    async def note(self, conn: asyncpg.Connection, rows: list[asyncpg.Record]) -> None:
-        last = rows[-1]
-        await conn.execute(
-            "update outbox_cursor set xid = $1::text::xid8, id = $2", last["xid"], last["id"], timeout=_QUERY_S
-        )
+    def __init__(self) -> None:
+        # The last id given out, and the first transaction that began after that.
+        self._fence: tuple[int, int] | None = None
+
+    async def next(self, conn: Any) -> list[asyncpg.Record] | None:
+        if self._fence is None:
+            # In this order and in two statements: a snapshot is older than what its own statement reads.
+            last = await conn.fetchval(
+                "select coalesce(pg_sequence_last_value(pg_get_serial_sequence('outbox', 'id')::regclass), 0)",
+                timeout=_QUERY_S,
+            )
+            self._fence = last, await self._snapshot(conn, "pg_snapshot_xmax")
+        last, began_after = self._fence
+        if await self._snapshot(conn, "pg_snapshot_xmin") < began_after:
+            return None
+        rows: list[asyncpg.Record] = await conn.fetch(
+            "select o.id, o.topic, o.key, o.body, o.traceparent from outbox o, outbox_cursor c "
+            "where o.id > c.id and o.id <= $1 order by o.id limit $2",
+            last, _ROWS, timeout=_QUERY_S,
+        )  # fmt: skip
+        if len(rows) < _ROWS:
+            self._fence = None
+        return rows
+
+    async def note(self, conn: Any, rows: list[asyncpg.Record]) -> None:
+        await conn.execute("update outbox_cursor set id = $1", rows[-1]["id"], timeout=_QUERY_S)
+
+    async def _snapshot(self, conn: Any, bound: str) -> int:
+        return int(await conn.fetchval(f"select {bound}(pg_current_snapshot())::text", timeout=_QUERY_S))
 
 
 class OutboxRelay:
@@ -209,15 +239,20 @@ class OutboxRelay:
         try:
             while not self._stopping:
                 self._wake.clear()
-                if not await self._publish_some(conn):
+                published = await self._publish_some(conn)
+                if published is None:
+                    await asyncio.sleep(_SOON_S)
+                elif published == 0:
                     await self._pause(_POLL_S)
         finally:
             with contextlib.suppress(asyncpg.InterfaceError):
                 await conn.remove_listener(CHANNEL, self._on_notify)
 
-    async def _publish_some(self, conn: asyncpg.Connection) -> int:
+    async def _publish_some(self, conn: asyncpg.Connection) -> int | None:
         """Publish the next rows and note them; return how many. Raises Transient when the broker is away."""
-        rows = await conn.fetch(self._reader.read, _ROWS, timeout=_QUERY_S)
+        rows = await self._reader.next(conn)
+        if rows is None:
+            return None
         confirmed = await self._publisher.publish_in_order([_record(row) for row in rows])
         if confirmed:
             await self._reader.note(conn, rows[:confirmed])

@@ -62,7 +62,6 @@ class Producer:
         self._flushing: asyncio.Task[None] | None = None
         self._replaying: asyncio.Task[None] | None = None
         self._stopping = False
-        self._connected = False
         self._fault: str | None = None
         self._counted = telemetry.metrics.counter(metrics.PRODUCED)
         self._handover = Handover(
@@ -117,8 +116,7 @@ class Producer:
             return "the producer's task has ended"
         if self._fault is not None:
             return f"events cannot be spooled: {self._fault}"
-        self._connected = self._connected or self._connection.client is not None
-        return None if self._connected else self._connection.problem()
+        return None if self._connection.connected.is_set() else self._connection.problem()
 
     def _make_room(self, topic: Topic, size: int) -> bool:
         """Give up what is worth less than an event of ``topic``; False when that is the event itself."""

@@ -40,6 +40,10 @@ class Publisher:
     async def stop(self) -> None:
         await self._connection.stop()
 
+    async def connected(self) -> None:
+        """Wait until the broker was reached."""
+        await self._connection.connected.wait()
+
     def problem(self) -> str | None:
         return self._connection.problem()
 

@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from libs.core.errors import ConfigError
 from libs.events.topics import ALL, Keep, Topic
+from libs.kafka.dead_letter import DEAD_SUFFIX, RETRY_SUFFIX
 
 _HOUR_MS = 3_600_000
 
@@ -32,7 +33,7 @@ def config(topic: Topic) -> dict[str, str]:
             "max.compaction.lag.ms": str(_HOUR_MS),
             "delete.retention.ms": str(24 * _HOUR_MS),
         }
-    if topic.name.endswith((".dead.v1", ".retry.v1")):
+    if topic.name.endswith((DEAD_SUFFIX, RETRY_SUFFIX)):
         # A dead letter is its record and a few headers: it has to fit where the record just did.
         wanted["max.message.bytes"] = "2097152"
     return wanted

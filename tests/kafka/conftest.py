@@ -6,7 +6,7 @@ Used by every test in this folder.
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 
 from libs.core.settings import KafkaSettings, TelemetrySettings
-from libs.events.base import EventData, encode, envelope
+from libs.events.base import EventData, decode, encode, envelope
 from libs.events.topics import Keep, Topic, dead_topic, retry_topic
 from libs.kafka import Bus, Retry
 from libs.kafka.topics import apply
@@ -35,6 +35,11 @@ def event(number: int, *, version: int = 0, type_: str = Happened.TYPE) -> bytes
     """A valid event's bytes."""
     made = envelope(Happened(number=number, version=version), source="test", subject="s", now_ms=1_700_000_000_000)
     return encode(type(made)(made.id, type_, made.source, made.subject, made.time, made.data))
+
+
+def number_of(record: ConsumerRecord) -> int:
+    """The number in a record made by ``event``."""
+    return int(decode(record.value).data["number"])
 
 
 async def until(true: Callable[[], bool], seconds: float = 15.0) -> None:
@@ -61,7 +66,12 @@ class Corner:
         return Bus(self.settings, self.service, self.telemetry, retry=options.pop("retry", self.retry), **options)
 
     async def send(
-        self, value: bytes | None, *, key: bytes | None = b"k", partition: int | None = None, topic: str = "",
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = b"k",
+        partition: int | None = None,
+        topic: str = "",
         headers: Any = (),
     ) -> int:
         """Put a record on the topic as any program might; return its offset."""
@@ -75,7 +85,9 @@ class Corner:
         finally:
             await producer.stop()
 
-    async def send_many(self, values: list[bytes | None], *, topic: str = "", key: bytes = b"k", partition: int = 0) -> None:
+    async def send_many(
+        self, values: Sequence[bytes | None], *, topic: str = "", key: bytes = b"k", partition: int = 0
+    ) -> None:
         producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
         await producer.start()
         try:
@@ -87,7 +99,7 @@ class Corner:
 
     async def records(self, topic: str, *, partitions: int = 1) -> list[ConsumerRecord]:
         """Everything on a topic now."""
-        consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, group_id=None)
+        consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, group_id=None, fetch_max_wait_ms=50)
         await consumer.start()
         try:
             wanted = [TopicPartition(topic, number) for number in range(partitions)]
@@ -112,9 +124,16 @@ class Corner:
         try:
             place = TopicPartition(topic or self.topic.name, partition)
             consumer.assign([place])
-            return await consumer.committed(place)
+            offset: int | None = await consumer.committed(place)
+            return offset
         finally:
             await consumer.stop()
+
+    def lag(self, partition: int = 0) -> float:
+        return self.metric("kenari_kafka_consumer_lag", topic=self.topic.name, partition=str(partition))
+
+    def buried(self, error: str) -> float:
+        return self.metric("kenari_kafka_consumer_dead_letters_total", topic=self.topic.name, error=error)
 
     def metric(self, name: str, **labels: str) -> float:
         """A metric's value now; 0 when it was never touched."""

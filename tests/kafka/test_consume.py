@@ -224,7 +224,9 @@ async def test_a_permanent_error_is_not_tried_again(corner: Corner, started: Sta
     bus.each(corner.topic, handler)
     await started(bus)
     await corner.send(event(1), partition=0)
-    await until(lambda: corner.metric("kenari_kafka_consumer_dead_letters_total", topic=corner.topic.name, error="never") == 1)
+    await until(
+        lambda: corner.metric("kenari_kafka_consumer_dead_letters_total", topic=corner.topic.name, error="never") == 1
+    )
     assert tries == 1
 
 
@@ -304,10 +306,9 @@ async def test_lag_and_age_of_the_oldest_record_are_measured(corner: Corner, sta
     bus.each(corner.topic, handler)
     await started(bus)
     await corner.send_many([event(n) for n in range(5)])
-    lag = lambda: corner.metric("kenari_kafka_consumer_lag", topic=corner.topic.name, partition="0")  # noqa: E731
-    await until(lambda: lag() == 4)
+    await until(lambda: corner.lag() == 4)
     await until(lambda: "oldest record waits" in (bus.problem() or ""))
     assert corner.metric("kenari_kafka_consumer_oldest_seconds", topic=corner.topic.name) > 0.5
     go.set()
-    await until(lambda: lag() == 0)
+    await until(lambda: corner.lag() == 0)
     await until(lambda: bus.problem() is None)

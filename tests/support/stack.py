@@ -29,13 +29,12 @@ class Postgres:
         """Make an empty database, or one with these migrations applied, and return the DSN of its owner."""
         if migrations is None:
             return await self._create()
-        folder = migrations.resolve()
-        if folder not in self._templates:
+        if migrations not in self._templates:
             # Migrated once; copying it takes a tenth of the time.
             template = await self._create()
-            await migrate(template, folder)
-            self._templates[folder] = template.rsplit("/", 1)[1]
-        return await self._create(template=self._templates[folder])
+            await migrate(template, migrations)
+            self._templates[migrations] = template.rsplit("/", 1)[1]
+        return await self._create(template=self._templates[migrations])
 
     async def _create(self, template: str = "template1") -> str:
         name = f"t{secrets.token_hex(6)}"

@@ -139,20 +139,19 @@ create table balance_day (
 );
 create table balance_closed (day date primary key, at timestamptz not null default now());
 
--- Events on their way to the bus, a log that the relay reads along in order of transaction (libs/kafka/outbox.py).
+-- Events on their way to the bus, a log that the relay reads along in order of id (libs/kafka/outbox.py).
 create table outbox (
-    id bigint generated always as identity,
     xid xid8 not null default pg_current_xact_id(),
+    id bigint generated always as identity,
     topic text not null,
     key text not null,
     body bytea,
     traceparent text not null default '',
     at timestamptz not null default now()
 ) partition by range (at);
-create index outbox_order on outbox (xid, id);
+create index outbox_order on outbox (id);
 create table outbox_cursor (
     only_one boolean primary key default true check (only_one),
-    xid xid8 not null default '0',
     id bigint not null default 0
 );
 insert into outbox_cursor default values;
