@@ -4,6 +4,7 @@ Called by rpc.py and, periodically, by app.py.
 """
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Protocol
 
 from libs.core.clock import Clock
@@ -15,6 +16,7 @@ from services.limiter.domain import (
     Admit,
     Allowed,
     Answer,
+    Code,
     Done,
     FreeLimits,
     FreeRules,
@@ -66,7 +68,12 @@ class Limiter:
         self._counts = DayCounts()
         self._local = LocalShares(rules, processes, self._counts)
         self._backlog = Backlog(telemetry)
-        self._admissions = telemetry.metrics.counter(ADMISSIONS)
+        admissions = telemetry.metrics.counter(ADMISSIONS)
+        outcomes = ("allowed", *Code)
+        # Looking a child up by its labels costs as much as a question's way to the wire.
+        self._admissions = {
+            labels: admissions.labels(*labels) for labels in product(Subject, outcomes, ("store", "local"))
+        }
         self._dones = telemetry.metrics.counter(DONES)
         self._paced = telemetry.metrics.histogram(PACED)
 
@@ -146,8 +153,8 @@ class Limiter:
             if ask.subject is Subject.FREE_CHAT:
                 self._paced.observe(answer.wait_ms / 1000)
         else:
-            outcome = answer.code.value
-        self._admissions.labels(ask.subject.value, outcome, source).inc()
+            outcome = answer.code
+        self._admissions[ask.subject, outcome, source].inc()
         return answer
 
     def _paid_limit(self, ask: Admit) -> int:

@@ -60,7 +60,14 @@ class Store:
     """Runs script calls. Connections are made when first needed and dropped after any doubt about their state."""
 
     def __init__(self, settings: ValkeySettings, telemetry: Telemetry) -> None:
-        self._pool = ConnectionPool.from_url(settings.url.get_secret_value())
+        # The time limit is set once for all replies of a message, not for each again.
+        self._pool = ConnectionPool.from_url(
+            settings.url.get_secret_value(),
+            socket_timeout=None,
+            socket_connect_timeout=None,
+            lib_name=None,
+            lib_version=None,
+        )
         self._timeout_s = settings.timeout_ms / 1000
         self._room = asyncio.Semaphore(settings.connections)
         self._idle: list[Connection] = []
@@ -82,13 +89,13 @@ class Store:
         """
         if self._breaker.is_open:
             raise StoreAwayError("not asked: the breaker is open")
-        started = time.perf_counter()
+        started = time.monotonic()
         try:
             replies = await self._within_time(calls)
         except StoreAwayError:
-            self._breaker.failed(time.monotonic())
+            self._breaker.failed(started, time.monotonic())
             raise
-        self._seconds.observe(time.perf_counter() - started)
+        self._seconds.observe(time.monotonic() - started)
         return replies
 
     async def probe(self) -> bool:
@@ -101,7 +108,8 @@ class Store:
         return True
 
     async def start(self) -> None:
-        """Nothing: the limiter also starts while the store is away."""
+        """Connect once, so that the first request need not; the limiter also starts while the store is away."""
+        await self.probe()
 
     async def stop(self) -> None:
         await self._drop_idle()

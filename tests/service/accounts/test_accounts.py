@@ -66,7 +66,6 @@ async def test_limits_are_the_accounts_own_and_told_with_growing_versions(bench:
         await bench.accounts.set_limits(one.account_id, 2_000_000_000)
 
 
-@pytest.mark.rule("AUTH-042")
 async def test_suspension_reaches_every_key_in_one_transaction(bench: Bench) -> None:
     account, other = await bench.account(), await bench.account()
     keys = [await bench.key(account) for _ in range(3)]
@@ -83,7 +82,6 @@ async def test_suspension_reaches_every_key_in_one_transaction(bench: Bench) -> 
     assert (await bench.key_events(keys[0].key_id))[-1].account_status == "active"
 
 
-@pytest.mark.rule("AUTH-043")
 async def test_a_key_made_on_a_suspended_account_is_suspended_too(bench: Bench) -> None:
     account = await bench.account()
     await bench.accounts.set_status(account.account_id, AccountStatus.SUSPENDED)

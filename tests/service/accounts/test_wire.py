@@ -102,7 +102,6 @@ async def test_refusals_are_statuses_with_a_reason(stub: Any) -> None:
         assert error.reason == reason
 
 
-@pytest.mark.rule("AUTH-042")
 async def test_the_watch_tells_of_revocation_and_suspension_at_once(stub: Any) -> None:
     account = await person(stub)
     made = await new_key(stub, account)

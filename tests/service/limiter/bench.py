@@ -22,6 +22,8 @@ from services.limiter.store import Store
 
 ACCOUNT = "acct_a"
 MODEL = "small:free"
+# Tests of limits are not about speed, and the machine may be busy.
+PATIENT_MS = 1_000
 
 
 @dataclass
@@ -53,7 +55,13 @@ class Bench:
         self._ids = count(1)
 
     def limiter(
-        self, free: FreeSettings | None = None, *, rpm: int = 600, usage_rpm: int = 60, processes: int = 1
+        self,
+        free: FreeSettings | None = None,
+        *,
+        rpm: int = 600,
+        usage_rpm: int = 60,
+        processes: int = 1,
+        timeout_ms: int = PATIENT_MS,
     ) -> Limiter:
         return Limiter(
             (free or fast()).rules(),
@@ -61,14 +69,15 @@ class Bench:
             usage_rpm=usage_rpm,
             processes=processes,
             accounts=self.facts,
-            store=self.store(),
+            store=self.store(timeout_ms),
             clock=SystemClock(),
             telemetry=_telemetry(),
         )
 
-    def store(self) -> Store:
+    def store(self, timeout_ms: int = PATIENT_MS) -> Store:
         """A store of its own, for calls of single scripts."""
-        self._stores.append(Store(ValkeySettings(url=SecretStr(self.server.url)), _telemetry()))
+        settings = ValkeySettings(url=SecretStr(self.server.url), timeout_ms=timeout_ms)
+        self._stores.append(Store(settings, _telemetry()))
         return self._stores[-1]
 
     def paid(self, account: str = ACCOUNT) -> Admit:

@@ -35,9 +35,7 @@ async def test_only_successes_use_up_the_day(bench: Bench) -> None:
     assert (await refused(limiter, bench.free())).code is Code.FREE_DAILY
 
 
-@pytest.mark.rule("LIMIT-004")
 @pytest.mark.rule("LIMIT-025")
-@pytest.mark.rule("LIMIT-001")
 async def test_used_up_day_says_how_long_until_midnight(bench: Bench) -> None:
     limiter = bench.limiter(fast(daily=1))
     ask = bench.free()
@@ -137,7 +135,6 @@ async def test_zero_means_no_daily_limit(bench: Bench) -> None:
     assert count_allowed(await limiter.answer([bench.free() for _ in range(200)])) == 200
 
 
-@pytest.mark.rule("LIMIT-003")
 @pytest.mark.rule("LIMIT-022")
 async def test_over_the_minute_says_how_long_until_it_resets(bench: Bench) -> None:
     limiter = bench.limiter(fast(rpm=3))
@@ -149,7 +146,6 @@ async def test_over_the_minute_says_how_long_until_it_resets(bench: Bench) -> No
     assert (await allowed(limiter, bench.free())).remaining == 2
 
 
-@pytest.mark.rule("LIMIT-030")
 @pytest.mark.rule("LIMIT-031")
 async def test_admitted_free_requests_tell_limit_rest_and_reset(bench: Bench) -> None:
     limiter = bench.limiter(fast(rpm=5))

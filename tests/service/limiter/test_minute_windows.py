@@ -12,7 +12,6 @@ from tests.service.limiter.bench import ACCOUNT, Bench, allowed, count_allowed, 
 
 
 @pytest.mark.rule("LIMIT-010")
-@pytest.mark.rule("LIMIT-002")
 async def test_request_over_the_account_limit_is_refused_without_retry_after(bench: Bench) -> None:
     limiter = bench.limiter(rpm=60)
     answers = await limiter.answer([bench.paid() for _ in range(61)])
@@ -20,7 +19,6 @@ async def test_request_over_the_account_limit_is_refused_without_retry_after(ben
     assert answers[-1] == Refused(Code.RATE_LIMIT, retry_after_s=0)
 
 
-@pytest.mark.rule("LIMIT-032")
 async def test_paid_answers_show_no_limit(bench: Bench) -> None:
     answer = await allowed(bench.limiter(), bench.paid())
     assert (answer.limit, answer.leased, answer.wait_ms, answer.degraded) == (0, False, 0, False)
