@@ -19,7 +19,7 @@ class AccountsSettings(ServiceSettings):
     ops: OpsSettings = OpsSettings(port=7201)
     database: DatabaseSettings
     # Shared with the edge. A new one makes every key unknown.
-    key_hash_secret: SecretStr = Field(min_length=32)
+    key_hash_secret: SecretStr = Field(min_length=16)
     # How long a watcher may have been away and still be told everything it missed.
     watch_replay_s: float = Field(60.0, ge=0)
     watch_heartbeat_s: float = Field(5.0, gt=0)

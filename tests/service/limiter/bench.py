@@ -51,6 +51,7 @@ class Bench:
         self.server = server
         self.client = client
         self.facts = Facts()
+        self.telemetry = _telemetry()
         self._stores: list[Store] = []
         self._ids = count(1)
 
@@ -71,14 +72,19 @@ class Bench:
             accounts=self.facts,
             store=self.store(timeout_ms),
             clock=SystemClock(),
-            telemetry=_telemetry(),
+            telemetry=self.telemetry,
         )
 
     def store(self, timeout_ms: int = PATIENT_MS) -> Store:
         """A store of its own, for calls of single scripts."""
         settings = ValkeySettings(url=SecretStr(self.server.url), timeout_ms=timeout_ms)
-        self._stores.append(Store(settings, _telemetry()))
+        self.telemetry = _telemetry()
+        self._stores.append(Store(settings, self.telemetry))
         return self._stores[-1]
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A metric of the limiter made last."""
+        return self.telemetry.registry.get_sample_value(name, labels) or 0.0
 
     def paid(self, account: str = ACCOUNT) -> Admit:
         return Admit(f"req{next(self._ids)}", account, Subject.PAID_CHAT)

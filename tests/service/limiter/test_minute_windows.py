@@ -1,7 +1,9 @@
 """Requests per minute on paid models and usage reads, on a real Valkey: exact, shared, idempotent, never stuck."""
 
 import asyncio
+import sys
 import time
+from asyncio.subprocess import PIPE
 
 import pytest
 
@@ -30,6 +32,13 @@ async def test_two_limiters_hold_one_limit_exactly_under_bursts(bench: Bench) ->
     bursts = [limiters[n % 2].answer([bench.paid() for _ in range(7)]) for n in range(40)]
     answers = [answer for burst in await asyncio.gather(*bursts) for answer in burst]
     assert count_allowed(answers) == 60
+
+
+async def test_two_processes_hold_one_limit_exactly(bench: Bench) -> None:
+    command = [sys.executable, "-m", "tests.service.limiter.burst", bench.server.url, "200"]
+    processes = [await asyncio.create_subprocess_exec(*command, stdout=PIPE) for _ in range(2)]
+    admitted = [int((await process.communicate())[0]) for process in processes]
+    assert sum(admitted) == 60
 
 
 @pytest.mark.parametrize("limit", [60, 1_000])

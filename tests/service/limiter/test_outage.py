@@ -45,6 +45,26 @@ async def test_valkey_frozen_costs_a_few_requests_at_most_25_ms(bench: Bench) ->
     assert (await allowed(limiter, bench.paid())).degraded, "a probe that gets no answer changes nothing"
 
 
+async def test_an_outage_shows_in_the_metrics_and_ends_there(bench: Bench) -> None:
+    limiter = bench.limiter()
+    bench.server.stop()
+    for _ in range(6):
+        ask = bench.free()
+        await allowed(limiter, ask)
+        await limiter.answer([done(ask)])
+    assert bench.metric("kenari_limiter_store_degraded") == 1
+    assert bench.metric("kenari_limiter_store_failures_total", reason="connection") >= 5
+    assert bench.metric("kenari_limiter_backlog_size") == 6
+    bench.server.start()
+    await limiter.mend()
+    await allowed(limiter, bench.free())
+    assert bench.metric("kenari_limiter_store_degraded") == 0
+    assert bench.metric("kenari_limiter_backlog_size") == 0
+    for source, count in (("local", 6), ("store", 1)):
+        labels = {"subject": "free_chat", "outcome": "allowed", "source": source}
+        assert bench.metric("kenari_limiter_admissions_total", **labels) == count
+
+
 async def test_late_replies_are_never_taken_for_those_of_other_questions(bench: Bench) -> None:
     limiter = bench.limiter(fast(rpm=1_000), rpm=1_000, timeout_ms=100)
     for _ in range(3):
