@@ -1,5 +1,6 @@
 """A ledger in the test's own process on a database of its own, and how tests call it."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -120,12 +121,22 @@ def settle(hold: Reserve, descriptor: str = "", *, prompt: int = 100, completion
     return Settle(**(values | more))
 
 
+TABLES = (
+    "wallet", "hold", "transfer", "usage_row", "spend_mark", "settle_conflict", "price_version", "idem", "balance_day",
+    "balance_closed", "outbox",
+)
+
+
+async def admin_of(postgres: Postgres, dsn: str) -> Any:
+    """A superuser's connection to that database."""
+    return await asyncpg.connect(postgres.server.dsn(), database=dsn.rsplit("/", 1)[1])
+
+
 @asynccontextmanager
-async def opened(postgres: Postgres, dsn: str | None = None, **values: Any) -> AsyncIterator[Books]:
-    """A running ledger with those settings, on a new database or a given one."""
-    where = dsn or await postgres.database(folders()["ledger"])
-    admin = await asyncpg.connect(postgres.server.dsn(), database=where.rsplit("/", 1)[1])
-    books = Books(where, admin, Router(), settings(where, **values))
+async def opened(postgres: Postgres, dsn: str, **values: Any) -> AsyncIterator[Books]:
+    """A running ledger with those settings on that database."""
+    admin = await admin_of(postgres, dsn)
+    books = Books(dsn, admin, Router(), settings(dsn, **values))
     await books.database.start()
     await books.ledger.start()
     try:
@@ -136,9 +147,24 @@ async def opened(postgres: Postgres, dsn: str | None = None, **values: Any) -> A
         await admin.close()
 
 
+@pytest.fixture(scope="session")
+def made_dsn(postgres: Postgres) -> str:
+    # One database for all: copying its many partitions takes longer than any test here.
+    return asyncio.run(postgres.database(folders()["ledger"]))
+
+
 @pytest.fixture
-async def books(postgres: Postgres) -> AsyncIterator[Books]:
-    async with opened(postgres) as made:
+async def dsn(postgres: Postgres, made_dsn: str) -> str:
+    """The ledger's database, emptied."""
+    admin = await admin_of(postgres, made_dsn)
+    await admin.execute("".join(f"delete from {table};" for table in TABLES))
+    await admin.close()
+    return made_dsn
+
+
+@pytest.fixture
+async def books(postgres: Postgres, dsn: str) -> AsyncIterator[Books]:
+    async with opened(postgres, dsn) as made:
         yield made
         await made.assert_sound()
 
@@ -146,5 +172,3 @@ async def books(postgres: Postgres) -> AsyncIterator[Books]:
 @pytest.fixture
 def account() -> str:
     return f"acct_{uuid7_hex()}"
-
-

@@ -98,8 +98,8 @@ async def test_of_parallel_requests_only_as_many_run_as_fit(books: Books, accoun
     assert (await books.balance(account)).reserved == 10 * HOLD
 
 
-async def test_of_64_connections_at_once_exactly_ten_get_the_room_for_ten(postgres: Postgres, account: str) -> None:
-    async with opened(postgres) as books:
+async def test_of_64_connections_at_once_exactly_ten_get_the_room_for_ten(postgres: Postgres, dsn: str, account: str) -> None:
+    async with opened(postgres, dsn) as books:
         await books.credit(account, 10 * HOLD)
         others = [opened(postgres, books.dsn, queue={"shards": 1}) for _ in range(16)]
         ledgers = [await other.__aenter__() for other in others]
@@ -127,8 +127,8 @@ async def test_a_retry_gets_the_same_hold(books: Books, account: str) -> None:
     assert await books.count("hold") == 1
 
 
-async def test_one_id_from_many_processes_makes_one_hold_and_one_charge(postgres: Postgres, account: str) -> None:
-    async with opened(postgres) as books:
+async def test_one_id_from_many_processes_makes_one_hold_and_one_charge(postgres: Postgres, dsn: str, account: str) -> None:
+    async with opened(postgres, dsn) as books:
         await books.credit(account, 10 * HOLD)
         others = [opened(postgres, books.dsn, queue={"shards": 1}) for _ in range(16)]
         ledgers = [await other.__aenter__() for other in others]
@@ -255,8 +255,8 @@ async def test_a_call_nobody_waits_for_is_dropped_before_the_database(books: Boo
     assert await books.count("hold") == 2
 
 
-async def test_an_account_with_too_many_waiting_is_shed(postgres: Postgres, account: str) -> None:
-    async with opened(postgres, queue={"per_account": 5, "shards": 1}) as books:
+async def test_an_account_with_too_many_waiting_is_shed(postgres: Postgres, dsn: str, account: str) -> None:
+    async with opened(postgres, dsn, queue={"per_account": 5, "shards": 1}) as books:
         await books.credit(account, 100_000_000)
         await books.credit("acct_calm", 100_000_000)
         await books.prices.load(PRICE.version)

@@ -123,10 +123,10 @@ async def test_without_output_nothing_is_charged_but_the_request_is_in_the_log(b
 
 
 async def test_an_interrupted_answer_is_free_unless_the_operator_wants_otherwise(
-    postgres: Postgres, account: str
+    postgres: Postgres, dsn: str, account: str
 ) -> None:
     for charged, cost in ((False, 0), (True, COST)):
-        async with opened(postgres, charge_interrupted=charged) as books:
+        async with opened(postgres, dsn, charge_interrupted=charged) as books:
             await books.credit(account, 10_000_000)
             call = reserve(account)
             granted = await books.granted(call)
@@ -264,8 +264,8 @@ async def test_a_free_request_needs_no_money_and_no_wallet(books: Books, account
     assert (row["billing_kind"], row["cost"], row["catalog"]) == ("free", 0, COST)
 
 
-async def test_free_requests_are_recorded_once_whoever_reports_them(postgres: Postgres, account: str) -> None:
-    async with opened(postgres) as one, opened(postgres, one.dsn) as other:
+async def test_free_requests_are_recorded_once_whoever_reports_them(postgres: Postgres, dsn: str, account: str) -> None:
+    async with opened(postgres, dsn) as one, opened(postgres, one.dsn) as other:
         calls = [settle(reserve(account), billing_kind="free") for _ in range(100)]
 
         answers = await asyncio.gather(
