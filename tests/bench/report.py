@@ -130,7 +130,8 @@ def raw_samples(samples: Samples) -> list[dict[str, Any]]:
             "per_second": round(sample.outcome.per_second, 1),
             "p50_ms": sample.outcome.p50_ms,
             "p99_ms": sample.outcome.p99_ms,
-            "failed": sample.outcome.failed,
+            "bad_status": sample.outcome.bad_status,
+            "socket_errors": sample.outcome.socket_errors,
             "cpu_ms_per_request": round(sample.cpu_ms_total, 4),
             "strangers_share": round(sample.strangers, 3),
         }

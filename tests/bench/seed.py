@@ -23,7 +23,8 @@ FREE_MODEL = "bench:free"
 ACCOUNTS = 100
 _BALANCE_RUPIAH = 1_000_000_000
 # Far above what any load reaches: limits are checked at every request, and never refuse one.
-_NO_LIMIT = 1_000_000_000
+_FREE_LIMIT = 1_000_000_000
+_REQUESTS_PER_MINUTE = 1_000_000
 _DEADLINE_S = 10.0
 
 
@@ -33,7 +34,7 @@ def write_catalog(file: Path, provider_url: str, provider_model: str) -> Path:
     served_by = [{"provider": "mock", "upstream_model": provider_model}]
     common = {"vendor": "bench", "context_length": 131072, "max_output_tokens": 8192, "served_by": served_by}
     paid = {"id": PAID_MODEL, **common, "rupiah_per_1m_tokens": {"input": 4200, "output": 24000}}
-    free = {"id": FREE_MODEL, **common, "free": True, "free_rpm": _NO_LIMIT, "free_daily": _NO_LIMIT}
+    free = {"id": FREE_MODEL, **common, "free": True, "free_rpm": _FREE_LIMIT, "free_daily": _FREE_LIMIT}
     # JSON is YAML.
     file.write_text(json.dumps({"providers": [provider], "models": [paid, free]}, indent=2))
     return file
@@ -47,13 +48,13 @@ def open_accounts(accounts: str, ledger: str) -> list[str]:
             books = ledger_pb2_grpc.LedgerStub(to_ledger)
             return [_open_account(people, books) for _ in range(ACCOUNTS)]
     except grpc.RpcError as error:
-        raise BenchError(f"the bench's accounts could not be made: {error}") from error
+        raise BenchError(f"the bench's accounts could not be made: {error.details()}") from error
 
 
 def _open_account(people: accounts_pb2_grpc.AccountsStub, books: ledger_pb2_grpc.LedgerStub) -> str:
     created = people.CreateAccount(accounts_pb2.CreateAccountRequest(name="bench"), timeout=_DEADLINE_S)
     account_id = created.account.account_id
-    limits = accounts_pb2.SetAccountLimitsRequest(account_id=account_id, requests_per_minute=_NO_LIMIT)
+    limits = accounts_pb2.SetAccountLimitsRequest(account_id=account_id, requests_per_minute=_REQUESTS_PER_MINUTE)
     people.SetAccountLimits(limits, timeout=_DEADLINE_S)
     credit = ledger_pb2.CreditRequest(
         account_id=account_id,
