@@ -53,7 +53,7 @@ lint: env-dev ## style, types, import arrows, house rules, generated files
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check --quiet . || { echo "not formatted; run \`make format\`"; exit 1; }
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" $(PY) -m mypy libs services deploy tests
-	@.venv/bin/lint-imports --no-timings
+	@.venv/bin/lint-imports
 	@$(PY) -m tests.lint
 	@$(PY) -m deploy.generate all --check
 

@@ -75,7 +75,9 @@ async def _events(wired: Mapping[str, str], request_id: str) -> list[str]:
 def _event(received: Received) -> Iterator[str]:
     event = received.envelope
     yield f"{event.time}  {event.type}  ({received.topic}, partition {received.partition}, offset {received.offset})"
-    shown = {name: value for name, value in event.data.items() if name != "request_id" and value is not None}
+    # The descriptor is the ledger's signed note to itself, long and unreadable.
+    hidden = ("request_id", "descriptor")
+    shown = {name: value for name, value in event.data.items() if name not in hidden and value is not None}
     yield "    " + "  ".join(f"{name}={value}" for name, value in shown.items())
 
 
