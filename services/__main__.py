@@ -5,17 +5,18 @@ Called by people, by deploy/local (make run) and by the container image.
 
 import argparse
 import asyncio
-import contextlib
 import gc
 import importlib
 import json
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import uvloop
+
 from libs.core.errors import ConfigError, KenariError
+from libs.core.settings import ServiceSettings
 from libs.ops import logging as ops_logging
 from libs.service.service import Service
 
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         first = next(iter(settings.values()))
         ops_logging.configure(first.telemetry.log_level, names[0] if len(names) == 1 else None)
-        _run(run_services([partial(_module(name).build, settings[name]) for name in names]))
+        uvloop.run(run_services(settings))
     except ConfigError as error:
         print(f"kenari: {error}", file=sys.stderr)
         return 2
@@ -45,36 +46,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def run_services(builders: Sequence[Callable[[], Service]]) -> None:
+async def run_services(settings: Mapping[str, ServiceSettings]) -> None:
     """Build and start the services in order, wait for SIGTERM or SIGINT, stop them in reverse.
 
-    They are built here, inside the loop, since gRPC binds its servers and channels to the loop it finds.
+    A signal also ends a start that waits for something, such as a database that is away.
     """
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    # Built in the loop they run in: gRPC binds to it.
+    services = [_module(name).build(values) for name, values in settings.items()]
     started: list[Service] = []
+    starting = asyncio.create_task(_start(services, started), name="start")
+    asked_to_stop = asyncio.Event()
+
+    def stop() -> None:
+        asked_to_stop.set()
+        starting.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     try:
-        for service in [build() for build in builders]:
-            await service.start()
-            started.append(service)
-        # What start-up made lives as long as the process: no collection needs to look at it again.
-        gc.collect()
-        gc.freeze()
-        await stop.wait()
+        await starting
+        await asked_to_stop.wait()
+    except asyncio.CancelledError:
+        if not asked_to_stop.is_set():
+            raise
     finally:
         for service in reversed(started):
             await service.stop()
 
 
-def _run(main_task: Any) -> None:
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        uvloop.run(main_task)
-        return
-    asyncio.run(main_task)
+async def _start(services: list[Service], started: list[Service]) -> None:
+    for service in services:
+        await service.start()
+        started.append(service)
+    # What start-up made lives as long as the process: no collection needs to look at it again.
+    gc.collect()
+    gc.freeze()
 
 
 def _module(name: str) -> Any:

@@ -60,8 +60,7 @@ class HttpServer:
             listening.bind((self.host, self.port))
         except OSError as error:
             listening.close()
-            message = f"cannot listen on {self.host}:{self.port} ({error.strerror}): is another process using it?"
-            raise ConfigError(message) from error
+            raise ConfigError(f"cannot listen on {self.host}:{self.port}: {error.strerror}") from error
         listening.listen(2048)
         listening.setblocking(False)
         return listening
