@@ -13,6 +13,10 @@ from tests.support.provider import completion
 from tests.support.system import Person, System
 
 
+# These tests make providers fail on purpose, one after another; pausing them is for the fault tests to see.
+_NEVER_PAUSE = {"ROUTER_HEALTH__FAILURES_IN_ROW": "100000", "ROUTER_HEALTH__WINDOW_LEAST": "100000"}
+
+
 @pytest.fixture(scope="session")
 def first() -> Iterator[BackgroundProvider]:
     with BackgroundProvider() as provider:
@@ -31,7 +35,7 @@ def system(
 ) -> Iterator[System]:
     directory: Path = tmp_path_factory.mktemp("system")
     catalog = write_catalog(directory / "catalog.yaml", first.base_url, second.base_url)
-    running = System(directory, catalog, PROVIDER_KEY)
+    running = System(directory, catalog, {**PROVIDER_KEY, **_NEVER_PAUSE})
     try:
         running.start()
         yield running

@@ -3,73 +3,57 @@ Used by the conftest of both folders.
 """
 
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 PROVIDER_KEY = {"E2E_PROVIDER_KEY": "sk-provider-secret"}
 
-_CATALOG = """
-providers:
-  - {{id: simulated, format: simulated}}
-  - id: p1
-    format: openai_chat
-    base_url: {first}
-    key_env: E2E_PROVIDER_KEY
-    timeouts: {{connect_ms: 500, first_byte_ms: 2500, idle_ms: 1500}}
-  - id: p2
-    format: openai_chat
-    base_url: {second}
-    key_env: E2E_PROVIDER_KEY
-    timeouts: {{connect_ms: 500, first_byte_ms: 2500, idle_ms: 1500}}
-models:
-  - &paid
-    id: fx-oai
-    vendor: fixtures
-    endpoints: [chat]
-    context_length: 128000
-    max_output_tokens: 8192
-    tool_call: true
-    rupiah_per_1m_tokens: {{input: 4200, output: 24000, cache_read: 840}}
-    served_by: [{{provider: p1, model: real-model}}]
-  - <<: *paid
-    id: fx-two
-    served_by: [{{provider: p1, model: real-model}}, {{provider: p2, model: real-model}}]
-  - <<: *paid
-    id: fx-small
-    context_length: 2000
-    max_output_tokens: 1500
-  - <<: *paid
-    id: fx-other
-    served_by: [{{provider: p2, model: real-model}}]
-  - id: fx-image
-    vendor: fixtures
-    endpoints: [images]
-    rupiah_per_1m_tokens: {{input: 1, output: 1}}
-    served_by: [{{provider: p1, model: real-image}}]
-  - id: fx-free:free
-    vendor: fixtures
-    free: true
-    endpoints: [chat]
-    context_length: 128000
-    max_output_tokens: 8192
-    free_rpm: 1000
-    free_daily: 1000
-    served_by: [{{provider: p1, model: real-model}}]
-  - id: sim-1
-    vendor: kenari
-    context_length: 131072
-    max_output_tokens: 8192
-    rupiah_per_1m_tokens: {{input: 4200, output: 24000, cache_read: 840}}
-    served_by: [{{provider: simulated}}]
-  - id: sim-1:free
-    vendor: kenari
-    free: true
-    context_length: 131072
-    max_output_tokens: 8192
-    served_by: [{{provider: simulated}}]
-"""
+_LIMITS = {"context_length": 128_000, "max_output_tokens": 8_192, "tool_call": True, "endpoints": ["chat"]}
+_PRICE = {"input": 4_200, "output": 24_000, "cache_read": 840}
 
 
 def write_catalog(path: Path, first: str, second: str) -> Path:
     """Write the catalogue for two providers' base URLs and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_CATALOG.format(first=first, second=second))
+    providers = [{"id": "simulated", "format": "simulated"}, _provider("p1", first), _provider("p2", second)]
+    path.write_text(yaml.safe_dump({"providers": providers, "models": _models()}, sort_keys=False))
     return path
+
+
+def _provider(name: str, base_url: str) -> dict[str, Any]:
+    timeouts = {"connect_ms": 500, "first_byte_ms": 2_500, "idle_ms": 1_500}
+    return {
+        "id": name,
+        "format": "openai_chat",
+        "base_url": base_url,
+        "key_env": "E2E_PROVIDER_KEY",
+        "timeouts": timeouts,
+    }
+
+
+def _models() -> list[dict[str, Any]]:
+    both = [_served("p1"), _served("p2", order=1)]
+    return [
+        _paid("fx-oai", [_served("p1")]),
+        _paid("fx-two", both),
+        _paid("fx-other", [_served("p2")]),
+        _paid("fx-small", [_served("p1")], context_length=2_000, max_output_tokens=1_500),
+        _paid("fx-image", [_served("p1")], endpoints=["images"]),
+        _free("fx-free:free", "fixtures", [_served("p1")], free_rpm=1_000, free_daily=1_000),
+        _paid("sim-1", [{"provider": "simulated"}]),
+        _free("sim-1:free", "kenari", [{"provider": "simulated"}]),
+    ]
+
+
+def _served(provider: str, order: int = 0) -> dict[str, Any]:
+    return {"provider": provider, "upstream_model": "real-model", "order": order}
+
+
+def _paid(name: str, served_by: list[dict[str, Any]], **other: Any) -> dict[str, Any]:
+    price = {"rupiah_per_1m_tokens": _PRICE}
+    return {"id": name, "vendor": "fixtures", **_LIMITS, **price, "served_by": served_by, **other}
+
+
+def _free(name: str, vendor: str, served_by: list[dict[str, Any]], **other: Any) -> dict[str, Any]:
+    return {"id": name, "vendor": vendor, "free": True, **_LIMITS, "served_by": served_by, **other}
