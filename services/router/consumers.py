@@ -32,7 +32,7 @@ class AttemptsReader:
         """Take in a batch of ``AttemptFinished``; tries at one upstream come in order, since it is the key."""
         for received in batch:
             attempt = received.data(AttemptFinished)
-            said = self._book.tried(attempt.upstream_id, _try(attempt, received.envelope.time))
+            said = self._book.tried(attempt.upstream_id, attempt.request_id, _try(attempt, received.envelope.time))
             if said is not None:
                 event = envelope(said, source="router", subject=said.upstream_id, now_ms=self._now_ms())
                 self._producer.send(ROUTER_HEALTH, said.upstream_id, encode(event), received.traceparent)

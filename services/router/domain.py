@@ -88,6 +88,8 @@ class Try:
     started_ms: int
     finished_ms: int
     retry_after_ms: int | None = None
+    # It is the very request that was let through to find out.
+    probe: bool = False
 
 
 def judge(health: Health, tried: Try, now_ms: int, rules: HealthRules) -> Health:
@@ -110,8 +112,9 @@ def judge(health: Health, tried: Try, now_ms: int, rules: HealthRules) -> Health
 
 
 def _judge_paused(health: Health, tried: Try, now_ms: int, rules: HealthRules) -> Health:
-    # Tries begun before the pause ended were not probes; they were on their way when it began.
-    if tried.started_ms < health.until_ms:
+    # Tries begun before the pause ended were on their way when it began. Another router's probe is told from them
+    # by its start; our own is known, whatever the edge's clock says.
+    if not tried.probe and tried.started_ms < health.until_ms:
         longer = _told_to_wait(tried) and _wait_over_ms(tried, rules) > health.until_ms
         return replace(health, until_ms=_wait_over_ms(tried, rules), reason=tried.reason) if longer else health
     if tried.verdict is Verdict.ALIVE:

@@ -3,7 +3,7 @@
 Called by service.py (asks), consumers.py (tells). All in memory; router.health.v1 keeps it over restarts.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from libs.core.clock import Clock
 from libs.events.router import UpstreamHealth
@@ -21,6 +21,7 @@ class _Known:
     health: Health = field(default_factory=Health)
     version: int = 0
     probing_until_ms: int = 0
+    probe_id: str = ""
 
 
 class HealthBook:
@@ -49,15 +50,19 @@ class HealthBook:
         known = self._known.get(upstream_id)
         return known.probing_until_ms if known else 0
 
-    def probe(self, upstream_id: str, now_ms: int) -> None:
-        """Note that one request goes to a paused upstream; the next may follow when this one's time is over."""
-        self._known[upstream_id].probing_until_ms = now_ms + self.rules.probe_ms
+    def probe(self, upstream_id: str, request_id: str, now_ms: int) -> None:
+        """Note that this request goes to a paused upstream; the next may follow when its time is over."""
+        known = self._known[upstream_id]
+        known.probing_until_ms = now_ms + self.rules.probe_ms
+        known.probe_id = request_id
         self._probes.labels(upstream_id).inc()
         self.epoch += 1
 
-    def tried(self, upstream_id: str, tried: Try) -> UpstreamHealth | None:
+    def tried(self, upstream_id: str, request_id: str, tried: Try) -> UpstreamHealth | None:
         """Take in one finished try; return what others have to know, None when nothing changed for them."""
         known = self._known.setdefault(upstream_id, _Known())
+        if known.probe_id and known.probe_id == request_id:
+            tried = replace(tried, probe=True)
         before, now_ms = known.health.until_ms, self._clock.now_ms()
         known.health = judge(known.health, tried, now_ms, self.rules)
         if known.health.until_ms == before:
@@ -66,7 +71,7 @@ class HealthBook:
             self._pauses.labels(upstream_id, known.health.reason).inc()
         # From the clock, so that a router that takes over or restarts goes on above what others know already.
         known.version = max(known.version + 1, now_ms)
-        known.probing_until_ms = 0
+        known.probing_until_ms, known.probe_id = 0, ""
         self.epoch += 1
         return UpstreamHealth(
             upstream_id=upstream_id,
@@ -83,7 +88,7 @@ class HealthBook:
         if said.version <= known.version:
             return
         known.version = said.version
-        known.probing_until_ms = 0
+        known.probing_until_ms, known.probe_id = 0, ""
         until = said.until_ms if said.state == "cooling" else 0
         healed = 0 if until else self._clock.now_ms()
         known.health = Health(until_ms=until, pauses=said.pauses, reason=said.reason, healed_ms=healed)

@@ -29,7 +29,7 @@ class RouterServicer(router_pb2_grpc.RouterServicer):
         await self._checks.serve(request_iterator, context)
 
     async def Route(self, request: router_pb2.RouteRequest, context: Any) -> router_pb2.RouteResponse:
-        return self._routing.route(request.model, request.endpoint, request.account_id)
+        return self._route(request)
 
     async def GetPrice(self, request: router_pb2.GetPriceRequest, context: Any) -> router_pb2.GetPriceResponse:
         """A price version from memory or, when it is an older one, from the database; empty when there is none."""
@@ -51,5 +51,7 @@ class RouterServicer(router_pb2_grpc.RouterServicer):
     def _answer(self, ask: Ask) -> None:
         if ask.expired():
             return
-        question: router_pb2.RouteRequest = ask.question
-        ask.answer(self._routing.route(question.model, question.endpoint, question.account_id))
+        ask.answer(self._route(ask.question))
+
+    def _route(self, asked: router_pb2.RouteRequest) -> router_pb2.RouteResponse:
+        return self._routing.route(asked.model, asked.endpoint, asked.account_id, asked.request_id)

@@ -60,7 +60,7 @@ class Routing:
         """A price version that is or was in use since this process started."""
         return self._prices.get(version)
 
-    def route(self, model: str, endpoint: str, account_id: str) -> router_pb2.RouteResponse:
+    def route(self, model: str, endpoint: str, account_id: str, request_id: str) -> router_pb2.RouteResponse:
         """Decide who serves a request for ``model``. The answer is shared: it must not be changed."""
         prepared = self._prepared.get(model)
         if prepared is None:
@@ -74,7 +74,7 @@ class Routing:
         if prepared.epoch != self._book.epoch or 0 < plan.next_due_ms <= now_ms:
             plan = self._renew(prepared, now_ms)
         if plan.due:
-            return self._probe(prepared, now_ms)
+            return self._probe(prepared, request_id, now_ms)
         if not plan.first:
             self._count["all_providers_failed"]()
             return answers.all_paused(domain.retry_after_s(plan, now_ms))
@@ -97,10 +97,10 @@ class Routing:
         prepared.epoch = self._book.epoch
         return prepared.plan
 
-    def _probe(self, prepared: _Prepared, now_ms: int) -> router_pb2.RouteResponse:
+    def _probe(self, prepared: _Prepared, request_id: str, now_ms: int) -> router_pb2.RouteResponse:
         """Send this request to a paused upstream first, with the healthy ones behind it."""
         plan, due = prepared.plan, prepared.plan.due[0]
-        self._book.probe(prepared.offer.servers[due].upstream_id, now_ms)
+        self._book.probe(prepared.offer.servers[due].upstream_id, request_id, now_ms)
         self._count["probed"]()
         answer = prepared.answer((due, *domain.attempts(plan, 0)))
         first, *others = answer.route.attempts

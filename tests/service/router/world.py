@@ -66,7 +66,7 @@ class Watcher:
             model="m",
             attempt=1,
             outcome=outcome,
-            duration_ms=5,
+            duration_ms=0,
             **fields,
         )
         now_ms = time.time_ns() // 1_000_000 - ago_ms

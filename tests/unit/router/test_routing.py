@@ -59,8 +59,10 @@ class World:
         self.routing = Routing(self.book, self.clock, self.telemetry)
         self.routing.offer(assemble(load(folder / "catalog.yaml", keys), {}))
 
-    def ask(self, model: str = "both", endpoint: str = "chat", account: str = "acct_1") -> router_pb2.RouteResponse:
-        return self.routing.route(model, endpoint, account)
+    def ask(
+        self, model: str = "both", endpoint: str = "chat", account: str = "acct_1", request: str = "r"
+    ) -> router_pb2.RouteResponse:
+        return self.routing.route(model, endpoint, account, request)
 
     def tries(self, model: str = "both") -> list[str]:
         return [attempt.upstream_id for attempt in self.ask(model).route.attempts]
@@ -68,11 +70,14 @@ class World:
     def fails(self, upstream: str, times: int = 3) -> UpstreamHealth | None:
         said = None
         for _ in range(times):
-            said = self.book.tried(upstream, Try(Verdict.FAILED, "failed", self.clock.ms - 50, self.clock.ms)) or said
+            said = (
+                self.book.tried(upstream, "other", Try(Verdict.FAILED, "failed", self.clock.ms - 50, self.clock.ms))
+                or said
+            )
         return said
 
     def answers(self, upstream: str) -> UpstreamHealth | None:
-        return self.book.tried(upstream, Try(Verdict.ALIVE, "completed", self.clock.ms - 50, self.clock.ms))
+        return self.book.tried(upstream, "other", Try(Verdict.ALIVE, "completed", self.clock.ms - 50, self.clock.ms))
 
 
 @pytest.fixture
@@ -177,6 +182,17 @@ def test_a_good_probe_brings_the_upstream_back_at_once(world: World) -> None:
     assert world.tries() == world.tries() == ["p1/P1_A", "p2/P2"]
 
 
+def test_the_probe_is_known_by_its_request_whatever_the_edges_clock_says(world: World) -> None:
+    world.fails("p1/P1_A")
+    world.clock.ms += 5_000
+    world.ask(request="the-probe")
+    behind = Try(Verdict.ALIVE, "completed", T0 + 2_000, T0 + 2_100)
+    assert world.book.tried("p1/P1_A", "another", behind) is None
+    said = world.book.tried("p1/P1_A", "the-probe", behind)
+    assert said is not None
+    assert said.state == "healthy"
+
+
 def test_what_another_router_says_is_believed_unless_it_is_older(world: World) -> None:
     cooling = UpstreamHealth(upstream_id="p1/P1_A", version=T0 + 5, state="cooling", until_ms=T0 + 9_000, pauses=2)
     world.book.learn(cooling)
@@ -234,6 +250,6 @@ def test_a_route_costs_microseconds(world: World) -> None:
     for _ in range(5):
         started = time.perf_counter()
         for _ in range(2_000):
-            world.routing.route("both", "chat", "acct_1")
+            world.routing.route("both", "chat", "acct_1", "r")
         best = min(best, (time.perf_counter() - started) / 2_000)
     assert best < 50e-6
