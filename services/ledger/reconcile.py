@@ -1,6 +1,7 @@
 """Checks the whole books on the live database, reading only: ``python -m services.ledger.reconcile``.
 
-Run (also as ``make reconcile``) by operators and by tests; exits 1 when an invariant is broken, 2 when the database cannot be read.
+Run by operators (also as ``make reconcile``) and by tests. Exits 1 when an invariant is broken, 2 when the
+database cannot be read.
 """
 
 import argparse

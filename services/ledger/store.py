@@ -166,7 +166,7 @@ class Store:
         async with self._database.transaction() as conn:
             # Readers of the DEFAULT partition must not queue behind us for long.
             await conn.execute("set local lock_timeout = '300ms'")
-            made = await conn.fetchval("select make_partitions(utc_day() - 1, utc_day() + $1)", ahead_days)
+            made = await conn.fetchval("select make_partitions(utc_day() - 1, utc_day() + $1::integer)", ahead_days)
         return int(made)
 
     async def drop_partitions(self, table: str, older_than: date) -> list[str]:
