@@ -41,6 +41,8 @@ class Retry:
     # A dependency that is away is waited for in place this long; then the partition rests and others go on.
     patience_s: float = 30.0
     pause_s: float = 5.0
+    # What takes longer than this is taken for dead: the group gives its partitions to another.
+    longest_s: float = 300.0
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,7 @@ class Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
             max_records=max_records,
             batch_timeout_ms=_BATCH_WAIT_MS,
             session_timeout_ms=settings.session_timeout_ms,
+            max_poll_interval_ms=int(retry.longest_s * 1000),
             heartbeat_interval_ms=min(1_000, settings.session_timeout_ms // 3),
             listener=self,
             no_reply=True,
