@@ -146,7 +146,9 @@ class _Check:
     def _known_providers(self, data: dict[str, Any], models: dict[int, doc.ModelEntry]) -> None:
         # Names are taken from the raw file: a provider with a mistake of its own is still known.
         listed = data.get("providers")
-        known = [item["id"] for item in listed or () if isinstance(item, dict) and isinstance(item.get("id"), str)]
+        entries = listed if isinstance(listed, list) else []
+        names = [item.get("id") for item in entries if isinstance(item, dict)]
+        known = [name for name in names if isinstance(name, str)]
         for number, model in models.items():
             for place, serving in enumerate(model.served_by):
                 if serving.provider not in known:

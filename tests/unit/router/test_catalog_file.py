@@ -2,9 +2,13 @@
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.router.catalog.load import load
 from services.router.catalog.marks import CatalogError
@@ -51,6 +55,26 @@ def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None
     (tmp_path / "bell.yaml").write_text("providers:\n  - id: \x07\n")
     with pytest.raises(CatalogError, match=r"bell\.yaml:2: no valid YAML"):
         load(tmp_path / "bell.yaml", {})
+
+
+_WORDS = st.sampled_from(
+    ["providers", "models", "discovered", "id", "format", "simulated", "served_by", "provider", "base_url", "vendor"]
+)
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | _WORDS | st.text(max_size=5)
+_ANYTHING = st.recursive(
+    _SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_WORDS, inner, max_size=4), max_leaves=20
+)
+
+
+@given(document=st.dictionaries(_WORDS, _ANYTHING, max_size=5) | _ANYTHING)
+def test_whatever_the_file_holds_it_is_read_or_refused_with_lines(document: object) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
+        yaml.safe_dump(document, file, allow_unicode=True)
+        file.flush()
+        with pytest.raises(CatalogError) as refused:
+            load(Path(file.name), {})
+    assert all(item.line >= 1 and "\n" not in item.reason for item in refused.value.mistakes)
+    assert refused.value.mistakes
 
 
 def test_without_a_key_only_the_simulated_provider_is_in_use() -> None:
