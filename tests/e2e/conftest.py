@@ -12,7 +12,6 @@ from tests.support.fixture_catalog import PROVIDER_KEY, write_catalog
 from tests.support.provider import completion
 from tests.support.system import Person, System
 
-
 # These tests make providers fail on purpose, one after another; pausing them is for the fault tests to see.
 _NEVER_PAUSE = {"ROUTER_HEALTH__FAILURES_IN_ROW": "100000", "ROUTER_HEALTH__WINDOW_LEAST": "100000"}
 
