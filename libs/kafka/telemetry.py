@@ -7,7 +7,8 @@ from libs.ops.metrics import SIZES, CounterSpec, GaugeSpec, HistogramSpec
 
 CONSUMED = CounterSpec(
     "kenari.kafka.consumer.records",
-    "Records taken from a topic, by what became of them: handled, ignored (no handler for the type), dead, held",
+    "Records taken from a topic, by what became of them: handled, ignored (no handler for the type), dead (put on the"
+    " dead topic), held (read again later), dropped (a dead letter that failed again)",
     labels=("topic", "outcome"),
 )
 FAILED = CounterSpec(

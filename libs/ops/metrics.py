@@ -6,7 +6,8 @@ Names follow ``kenari.<service>.<noun>.<measure>`` and become ``kenari_<service>
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 from typing import TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -24,17 +25,24 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 @dataclass(frozen=True)
 class Spec:
-    """A metric's name, meaning and labels."""
+    """A metric's name, meaning and labels.
+
+    ``values``: the label values known beforehand, one tuple per label. The metric starts with all their combinations,
+    so that the first event of a kind is a rise from 0 and not a line out of nowhere, which no rate sees.
+    """
 
     name: str
     help: str
     labels: tuple[str, ...] = ()
+    values: tuple[tuple[str, ...], ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.name.startswith("kenari."):
             raise ValueError(f"metric {self.name} must start with kenari.")
         if forbidden := FORBIDDEN_LABELS.intersection(self.labels):
             raise ValueError(f"metric {self.name} may not have labels {sorted(forbidden)}")
+        if self.values and len(self.values) != len(self.labels):
+            raise ValueError(f"metric {self.name} has {len(self.labels)} labels and values for {len(self.values)}")
 
     @property
     def exported(self) -> str:
@@ -90,4 +98,6 @@ class Metrics:
         if made is None:
             made = make()
             self._made[spec.name] = (spec, made)
+            for values in product(*spec.values) if spec.values else ():
+                made.labels(*values)
         return cast(M, made)

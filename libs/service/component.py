@@ -10,15 +10,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, runtime_checkable
 
 from libs.core.errors import KenariError
-from libs.ops.metrics import CounterSpec, HistogramSpec
+from libs.ops.metrics import CounterSpec, GaugeSpec, HistogramSpec
 from libs.ops.telemetry import Telemetry
 
 log = logging.getLogger("kenari.service")
 
 JOB_SECONDS = HistogramSpec("kenari.service.job.seconds", "Runs of periodic jobs", labels=("job",))
 JOB_FAILURES = CounterSpec("kenari.service.job.failures", "Runs of periodic jobs that failed", labels=("job",))
+PROBLEMS = GaugeSpec("kenari.service.problems", "Reasons why the service is not ready; /ready says which")
 
-ALL = (JOB_SECONDS, JOB_FAILURES)
+ALL = (JOB_SECONDS, JOB_FAILURES, PROBLEMS)
 
 
 class Component(Protocol):

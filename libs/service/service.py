@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from libs.core.settings import OpsSettings, ServiceSettings
 from libs.ops.telemetry import Telemetry
-from libs.service.component import Component, Documented
+from libs.service.component import PROBLEMS, Component, Documented
 from libs.service.ops_http import OpsApp, ops_server
 
 log = logging.getLogger("kenari.service")
@@ -29,6 +29,7 @@ class Service:
         self._started: list[Component] = []
         self._stopping = False
         self._up = False
+        telemetry.metrics.gauge(PROBLEMS, lambda: len(self.problems()))
 
     def add(self, part: C) -> C:
         """Add a part and return it, so that it can be handed to the parts that need it."""

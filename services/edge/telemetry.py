@@ -1,14 +1,23 @@
 """The metrics of the edge, declared before use."""
 
+from libs.llm.failures import FailureKind
 from libs.ops.metrics import CounterSpec, GaugeSpec, HistogramSpec
 
 REQUESTS = HistogramSpec(
-    "kenari.edge.request.seconds", "Requests from the first byte in to the last byte out", labels=("endpoint", "status")
+    "kenari.edge.request.seconds",
+    "Requests from the first byte in to the last byte out; 499 when the client left before an answer",
+    labels=("endpoint", "status"),
+    values=(("chat",), ("200", "400", "401", "402", "404", "429", "499", "500", "503")),
 )
 OVERHEAD = HistogramSpec("kenari.edge.admission.seconds", "From the parsed request to the first call of a provider")
 FIRST_BYTE = HistogramSpec("kenari.edge.first_byte.seconds", "From the request to the first content of the answer")
 LIVE = GaugeSpec("kenari.edge.requests.live", "Requests being served now")
-ATTEMPTS = HistogramSpec("kenari.edge.attempt.seconds", "Calls of providers", labels=("outcome",))
+ATTEMPTS = HistogramSpec(
+    "kenari.edge.attempt.seconds",
+    "Calls of providers",
+    labels=("outcome",),
+    values=(("completed", "client_closed", *(kind.value for kind in FailureKind)),),
+)
 TOKENS = CounterSpec("kenari.edge.tokens", "Tokens of finished requests", labels=("direction",))
 REFUSALS = CounterSpec("kenari.edge.refusals", "Requests answered with an error, by code", labels=("code",))
 DEGRADED = CounterSpec("kenari.edge.limiter.absent", "Requests decided without the limiter", labels=("decision",))

@@ -2,13 +2,21 @@
 
 from libs.ops.metrics import SIZES, CounterSpec, GaugeSpec, HistogramSpec
 
-RESERVATIONS = CounterSpec("kenari.ledger.reservations", "Reservations by result", labels=("result",))
-SETTLEMENTS = CounterSpec(
-    "kenari.ledger.settlements", "Settlements by billing kind and result", labels=("kind", "result")
+RESERVATIONS = CounterSpec(
+    "kenari.ledger.reservations", "Reservations by result", labels=("result",),
+    values=(("granted", "before", "no_funds", "payg_limit", "finished", "other_content", "id_time"),),
 )
-RELEASES = CounterSpec("kenari.ledger.releases", "Releases by result", labels=("result",))
+SETTLEMENTS = CounterSpec(
+    "kenari.ledger.settlements", "Settlements by billing kind and result", labels=("kind", "result"),
+    values=(("payg", "free"), ("done", "before", "conflict")),
+)
+RELEASES = CounterSpec(
+    "kenari.ledger.releases", "Releases by result", labels=("result",), values=(("done", "before", "nothing"),)
+)
 CHARGED = CounterSpec("kenari.ledger.charged.micro_idr", "Money taken from balances for usage")
-CREDITED = CounterSpec("kenari.ledger.credited.micro_idr", "Money put into wallets", labels=("kind",))
+CREDITED = CounterSpec(
+    "kenari.ledger.credited.micro_idr", "Money put into wallets", labels=("kind",), values=(("top_up", "bonus"),)
+)
 CONFLICTS = CounterSpec(
     "kenari.ledger.conflicts", "Settlements that contradict the one that stands; each has a row in settle_conflict"
 )
@@ -22,7 +30,10 @@ BATCH_SECONDS = HistogramSpec(
     "kenari.ledger.batch.seconds", "Transactions of the queue, commit included",
     buckets=(0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 2),
 )
-BATCH_RETRIES = CounterSpec("kenari.ledger.batch.retries", "Batches tried again under the same ids", labels=("reason",))
+BATCH_RETRIES = CounterSpec(
+    "kenari.ledger.batch.retries", "Batches tried again under the same ids", labels=("reason",),
+    values=(("raced", "database_busy", "database_away"),),
+)
 USAGE_EVENTS = CounterSpec("kenari.ledger.usage.events", "Usage events read, by what they changed", labels=("result",))
 PRICE_MISSES = CounterSpec("kenari.ledger.price.misses", "Price versions that were not known", labels=("found",))
 DEFAULT_ROWS = GaugeSpec(

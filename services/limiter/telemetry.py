@@ -7,7 +7,9 @@ ADMISSIONS = CounterSpec(
     "Answers by subject, outcome (allowed or the refusal's code) and whether the store was asked",
     labels=("subject", "outcome", "source"),
 )
-DONES = CounterSpec("kenari.limiter.dones", "Ended free requests by success", labels=("success",))
+DONES = CounterSpec(
+    "kenari.limiter.dones", "Ended free requests by success", labels=("success",), values=(("True", "False"),)
+)
 PACED = HistogramSpec("kenari.limiter.pacing.seconds", "How long admitted free requests were told to wait")
 DEGRADED = GaugeSpec(
     "kenari.limiter.store.degraded", "1 while limits are granted from local shares because Valkey is away"
@@ -18,7 +20,10 @@ STORE_SECONDS = HistogramSpec(
     buckets=(0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05),
 )
 STORE_FAILURES = CounterSpec(
-    "kenari.limiter.store.failures", "Round trips to Valkey without an answer", labels=("reason",)
+    "kenari.limiter.store.failures",
+    "Round trips to Valkey without an answer",
+    labels=("reason",),
+    values=(("timeout", "connection", "refused"),),
 )
 BACKLOG = GaugeSpec("kenari.limiter.backlog.size", "Ended free requests that Valkey has not heard of yet")
 BACKLOG_DROPPED = CounterSpec(

@@ -68,3 +68,17 @@ def test_one_name_cannot_mean_two_things() -> None:
         reported.metrics.counter(CounterSpec("kenari.test.requests", "Requests", labels=("code",)))
     with pytest.raises(ValueError, match="declared twice"):
         reported.metrics.gauge(GaugeSpec("kenari.test.requests", "Requests", labels=("status",)))
+
+
+def test_known_label_values_are_there_from_the_start() -> None:
+    reported = telemetry()
+    spec = CounterSpec("kenari.test.ends", "Ends", labels=("kind", "result"), values=(("a", "b"), ("done",)))
+    reported.metrics.counter(spec)
+    found = samples(reported)
+    assert found[("kenari_test_ends_total", (("kind", "a"), ("result", "done")))] == 0
+    assert found[("kenari_test_ends_total", (("kind", "b"), ("result", "done")))] == 0
+
+
+def test_values_are_given_for_every_label_or_none() -> None:
+    with pytest.raises(ValueError, match="2 labels and values for 1"):
+        CounterSpec("kenari.test.ends", "Ends", labels=("kind", "result"), values=(("a", "b"),))
