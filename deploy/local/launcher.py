@@ -73,6 +73,8 @@ class Launcher:
         wired = wiring.settings(
             self._state, self._ports, dsns, f"{self._valkey.url}0", self._broker.address, self._environment
         )
+        # Tansu lets a group wait for half its session before it starts.
+        wired["KENARI_KAFKA__SESSION_TIMEOUT_MS"] = "3000"
         wiring.save(self._state, wired)
         services = self._services(wired)
         self._together([partial(self._start, service) for service in services])
