@@ -5,8 +5,9 @@ Called by services/router/service.py. Upstreams are named by id (provider/creden
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Verdict(StrEnum):
@@ -58,8 +59,8 @@ class HealthRules:
     probe_first_byte_ms: int = 10_000
 
 
-@dataclass(frozen=True)
-class Health:
+# Tuples: one of each is made for every try of every edge, and a frozen dataclass costs five times as much.
+class Health(NamedTuple):
     """What is known of one upstream. ``until_ms`` 0: takes requests; in the future: paused; past: one probe at a time.
 
     ``pauses`` counts pauses in close succession and sets the length of the next one.
@@ -79,8 +80,7 @@ class Health:
         return self.until_ms == 0
 
 
-@dataclass(frozen=True)
-class Try:
+class Try(NamedTuple):
     """One finished try at an upstream."""
 
     verdict: Verdict
@@ -102,13 +102,13 @@ def judge(health: Health, tried: Try, now_ms: int, rules: HealthRules) -> Health
     if now_ms - start >= rules.window_ms:
         start, good, bad = now_ms, 0, 0
     if tried.verdict is Verdict.ALIVE:
-        return replace(health, in_row=0, window_start_ms=start, window_good=good + 1, window_bad=bad)
+        return health._replace(in_row=0, window_start_ms=start, window_good=good + 1, window_bad=bad)
     bad += 1
     in_row = health.in_row + 1
     over_rate = good + bad >= rules.window_least and bad * 100 >= (good + bad) * rules.window_percent
     if _told_to_wait(tried) or in_row >= rules.failures_in_row or over_rate:
         return _pause(health, tried, now_ms, rules)
-    return replace(health, in_row=in_row, window_start_ms=start, window_good=good, window_bad=bad)
+    return health._replace(in_row=in_row, window_start_ms=start, window_good=good, window_bad=bad)
 
 
 def _judge_paused(health: Health, tried: Try, now_ms: int, rules: HealthRules) -> Health:
@@ -116,7 +116,7 @@ def _judge_paused(health: Health, tried: Try, now_ms: int, rules: HealthRules) -
     # by its start; our own is known, whatever the edge's clock says.
     if not tried.probe and tried.started_ms < health.until_ms:
         longer = _told_to_wait(tried) and _wait_over_ms(tried, rules) > health.until_ms
-        return replace(health, until_ms=_wait_over_ms(tried, rules), reason=tried.reason) if longer else health
+        return health._replace(until_ms=_wait_over_ms(tried, rules), reason=tried.reason) if longer else health
     if tried.verdict is Verdict.ALIVE:
         return Health(pauses=health.pauses, healed_ms=now_ms, window_start_ms=now_ms, window_good=1)
     return _pause(health, tried, now_ms, rules)

@@ -3,7 +3,7 @@
 Called by service.py (asks), consumers.py (tells). All in memory; router.health.v1 keeps it over restarts.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from libs.core.clock import Clock
 from libs.events.router import UpstreamHealth
@@ -62,7 +62,7 @@ class HealthBook:
         """Take in one finished try; return what others have to know, None when nothing changed for them."""
         known = self._known.setdefault(upstream_id, _Known())
         if known.probe_id and known.probe_id == request_id:
-            tried = replace(tried, probe=True)
+            tried = tried._replace(probe=True)
         before, now_ms = known.health.until_ms, self._clock.now_ms()
         known.health = judge(known.health, tried, now_ms, self.rules)
         if known.health.until_ms == before:

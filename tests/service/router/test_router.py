@@ -5,8 +5,10 @@ from pathlib import Path
 import asyncpg
 import grpc
 import pytest
+from kenari.router.v1 import router_pb2
 
 from libs.core.errors import ConfigError
+from libs.core.settings import TelemetrySettings
 from libs.db.migrate import folders
 from services.router.catalog.marks import CatalogError
 from services.router.domain import HealthRules
@@ -220,3 +222,19 @@ async def test_no_secret_is_stored(
             assert not any(secret in row["row"] for row in rows)
     finally:
         await conn.close()
+
+
+async def test_a_sampled_question_leaves_a_span_under_its_asker(
+    names: Names, dsn: str, kafka: str, tmp_path: Path
+) -> None:
+    spans = tmp_path / "spans.jsonl"
+    telemetry = TelemetrySettings(trace_file=spans)
+    trace_id, asker = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    async with Router(tmp_path, dsn, kafka, names.catalog(), telemetry=telemetry) as router:
+        question = router_pb2.RouteRequest(request_id="r", model=names.model, endpoint="chat")
+        await router.checks.ask("route", question, 2.0, f"00-{trace_id}-{asker}-01")
+        await router.ask(names.model)
+    written = [line for line in spans.read_text().splitlines() if "router.route" in line]
+    assert len(written) == 1
+    assert trace_id in written[0]
+    assert asker in written[0]

@@ -1,7 +1,6 @@
 """Health of an upstream as a state machine, and the order of attempts."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
@@ -105,7 +104,7 @@ def test_tries_begun_before_the_pause_ended_change_nothing() -> None:
     health = paused()
     late = tried(Verdict.FAILED, T0 + 9_000, took=8_000)
     assert after(health, late) is health
-    assert after(health, replace(late, verdict=Verdict.ALIVE)) is health
+    assert after(health, late._replace(verdict=Verdict.ALIVE)) is health
 
 
 def test_a_longer_retry_after_of_an_earlier_try_lengthens_the_pause() -> None:
