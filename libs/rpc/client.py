@@ -19,6 +19,13 @@ from libs.rpc.errors import from_call
 from libs.rpc.server import OPTIONS
 from libs.rpc.telemetry import CALLED
 
+# A peer that restarts is back within the patience of whoever waits for it.
+_RECONNECT = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
+
 Answer = TypeVar("Answer", covariant=True)
 
 
@@ -32,7 +39,7 @@ class RpcClient:
     """One channel to one peer. ``channel`` is for generated stubs; ``call`` runs a unary method of one."""
 
     def __init__(self, target: str, telemetry: Telemetry, *, deadline_s: float) -> None:
-        self.channel = grpc.aio.insecure_channel(target, options=[*OPTIONS, ("grpc.max_reconnect_backoff_ms", 2_000)])
+        self.channel = grpc.aio.insecure_channel(target, options=[*OPTIONS, *_RECONNECT])
         self._telemetry = telemetry
         self._deadline_s = deadline_s
         self._called = telemetry.metrics.histogram(CALLED)
@@ -46,16 +53,17 @@ class RpcClient:
         """
         tries = 3 if retry else 1
         waits = backoff(0.02, 0.1)
-        until = time.monotonic() + deadlines.remaining(deadline_s or self._deadline_s)
-        for left in range(tries - 1, -1, -1):
+        until = time.monotonic() + deadlines.remaining(self._deadline_s if deadline_s is None else deadline_s)
+        while True:
+            tries -= 1
             try:
                 return await self._once(name, method, request, until - time.monotonic())
-            except Transient as error:
+            except grpc.aio.AioRpcError as error:
                 wait = next(waits)
-                if not left or error.reason != "unavailable" or time.monotonic() + wait >= until:
-                    raise
-                await asyncio.sleep(wait)
-        raise AssertionError("unreachable")
+                away = error.code() is grpc.StatusCode.UNAVAILABLE
+                if not tries or not away or time.monotonic() + wait >= until:
+                    raise from_call(error) from error
+            await asyncio.sleep(wait)
 
     async def _once(self, name: str, method: Method[Answer], request: Any, timeout_s: float) -> Answer:
         if timeout_s <= 0:
@@ -69,7 +77,13 @@ class RpcClient:
                 return await method(request, timeout=timeout_s, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             code = error.code().name
-            raise from_call(error) from error
+            raise
+        except asyncio.CancelledError as error:
+            code = "CANCELLED"
+            # gRPC cancels the call, not the caller, when its channel is closed.
+            if (task := asyncio.current_task()) is not None and not task.cancelling():
+                raise Transient(f"{name}: the channel was closed") from error
+            raise
         finally:
             self._called.labels(name, code).observe(time.perf_counter() - started)
 
