@@ -10,9 +10,9 @@ CATCH_ALL = frozenset({"Exception", "BaseException"})
 
 # Every guard that must outlive any error, as "path::function", and why. One that guards nothing is an error.
 ALLOWED: Mapping[str, str] = {
-    "libs/rpc/checks/server.py::CheckServer._guarded": "one broken message must not end a stream shared by all requests",
+    "libs/rpc/checks/server.py::CheckServer._guarded": "a broken message must not end a stream that all requests share",
     "libs/rpc/guard.py::Guard._call": "the outermost guard of a call: the caller gets INTERNAL without the text",
-    "libs/rpc/guard.py::Guard._streaming.guarded": "the outermost guard of a stream, which gRPC would end with the text",
+    "libs/rpc/guard.py::Guard._streaming.guarded": "the outermost guard of a stream: gRPC would tell the text",
     "libs/service/component.py::Periodic._loop": "a job that died would be missed only when its work is",
     "libs/service/service.py::Service._stop_part": "the parts stopped after a broken one still have something to flush",
 }

@@ -217,6 +217,8 @@ class CheckClient:
             # A cancelled asker leaves its question behind; it goes with the late ones.
             for number in [number for number, waiting in self._waiting.items() if waiting.until <= now]:
                 self._fail(self._waiting.pop(number), "deadline", now)
+            # While the peer takes nothing, what ran out must not pile up here.
+            self._outbox = [item for item in self._outbox if item.id in self._waiting]
             self._soonest = min((waiting.until for waiting in self._waiting.values()), default=math.inf)
         waits = bool(self._waiting)
         self._sweeping = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep) if waits else None
