@@ -2,6 +2,7 @@
 Run by pytest with real stores; each test starts the launcher as a process of its own.
 """
 
+import asyncio
 import os
 import re
 import shlex
@@ -16,11 +17,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
+from kenari.accounts.v1 import accounts_pb2, accounts_pb2_grpc
 
-from deploy.local.addresses import DEFAULTS, HTTP
+from deploy.local import demo
+from deploy.local.addresses import DEFAULTS, HTTP, Ports
 from deploy.local.ports import pick_free_port
-from deploy.local.wiring import ROOT
+from deploy.local.wiring import ROOT, State
 
 _START_S = 100.0
 
@@ -186,6 +190,36 @@ def test_a_killed_run_heals_and_nothing_is_lost(home: Path, ports: dict[str, str
     assert second.ready().key == key
     assert _balance(ports, key) == before
     assert "data: [DONE]" in _curl(second.curls()[2])
+
+    # A key that was revoked in between is replaced, and the next start prints the new one.
+    state, known = State(home), Ports.read(ports)
+    assert asyncio.run(demo.provide(state, known)) == key
+    _revoke_all(known.rpc("accounts"))
+    fresh = asyncio.run(demo.provide(state, known))
+    assert fresh != key
+    assert asyncio.run(demo.provide(state, known)) == fresh
+    assert _balance(ports, fresh).startswith("{")
+
+
+def _revoke_all(accounts: str) -> None:
+    with grpc.insecure_channel(accounts) as channel:
+        stub = accounts_pb2_grpc.AccountsStub(channel)
+        keys = stub.ListKeys(accounts_pb2.ListKeysRequest(account_id=demo.ACCOUNT), timeout=10).keys
+        for key in keys:
+            stub.RevokeKey(accounts_pb2.RevokeKeyRequest(key_id=key.key_id), timeout=10)
+
+
+@pytest.mark.timeout(120)
+def test_a_start_can_be_interrupted(home: Path, ports: dict[str, str], runs: list[Run]) -> None:
+    run = Run(home, ports)
+    runs.append(run)
+    deadline = time.monotonic() + 60
+    while "databases" not in run.output and time.monotonic() < deadline:
+        time.sleep(0.05)
+    run.process.send_signal(signal.SIGINT)
+    assert run.ends() == 0, run.output
+    assert "Ready after" not in run.output
+    assert _processes_below(home) == {}
 
 
 @pytest.mark.timeout(180)
