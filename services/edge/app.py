@@ -1,7 +1,7 @@
 """Composition of the edge: read top to bottom to see what it is made of."""
 
 from fastapi import FastAPI
-from libs.kafka.broker import Bus
+from libs.kafka.bus import Bus
 
 from libs.events import topics
 from libs.events.accounts import KeyChanged
@@ -59,7 +59,7 @@ def build(settings: EdgeSettings) -> Service:
     transport = service.add(HttpTransport())
     reports = Reports(bus.producer, telemetry)
     live = service.add(LiveRequests(settings.keepalive_s, telemetry))
-    settlement = service.add(Settlement(ledger_stream, ledger, reports, telemetry))
+    settlement = service.add(Settlement(ledger_stream, ledger, reports, settings.touch_every_s, telemetry))
     parts = ChatParts(
         keys=keys,
         live=live,

@@ -4,10 +4,11 @@ Made by app.py. FastAPI's routing costs a multiple of a whole plain ASGI request
 it; the OpenAPI description covers both.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from services.edge.exchange import CORS, TEXT, Exchange, Receive, Scope, Send
 
@@ -20,7 +21,7 @@ class PublicApp:
     def __init__(self, hot: Mapping[str, Hot], rest: FastAPI) -> None:
         self._hot = hot
         self._rest = rest
-        self._rest_methods = {route.path: route.methods for route in rest.routes if hasattr(route, "methods")}
+        self._rest_methods = {route.path: route.methods or set() for route in rest.routes if isinstance(route, Route)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -48,15 +49,15 @@ class PublicApp:
         await exchange.respond(204, b"", TEXT, tuple(extra))
 
 
-def _with_ids(exchange: Exchange, send: Send) -> Send:
+def _with_ids(exchange: Exchange, send: Send) -> Callable[[MutableMapping[str, Any]], Awaitable[None]]:
     """Adds the request id and CORS headers to what FastAPI answers."""
     value = exchange.request_id.encode()
 
-    async def sending(message: dict[str, Any]) -> None:
+    async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             exchange.status = message["status"]
             headers = [*message.get("headers", ()), (b"x-request-id", value), (b"request-id", value), *CORS]
-            message = {**message, "headers": headers}
+            message["headers"] = headers
         await send(message)
 
     return sending

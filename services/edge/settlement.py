@@ -22,7 +22,6 @@ from services.edge.telemetry import SETTLEMENTS
 log = logging.getLogger("kenari.edge")
 
 SETTLE_TIMEOUT_S = 2.0
-TOUCH_EVERY_S = 30.0
 RELEASE_TRIES = 3
 
 
@@ -58,7 +57,10 @@ _OUTCOMES = {
 class Settlement:
     """Settles and releases; keeps the holds of running requests alive."""
 
-    def __init__(self, checks: CheckClient, ledger: LedgerClient, reports: Reports, telemetry: Telemetry) -> None:
+    def __init__(
+        self, checks: CheckClient, ledger: LedgerClient, reports: Reports, touch_every_s: float, telemetry: Telemetry
+    ) -> None:
+        self._touch_every_s = touch_every_s
         self._checks = checks
         self._ledger = ledger
         self._reports = reports
@@ -137,7 +139,7 @@ class Settlement:
 
     async def _touch(self) -> None:
         while True:
-            await asyncio.sleep(TOUCH_EVERY_S)
+            await asyncio.sleep(self._touch_every_s)
             if self._holds:
                 try:
                     await self._ledger.touch(list(self._holds))

@@ -20,7 +20,7 @@ from services.edge.admission import Admission, Admitted
 from services.edge.attempts import Attempts, OpenStream
 from services.edge.body import BodyReader, ClientLeftError
 from services.edge.errors import INTERNAL, PlainRefusedError, RefusedError
-from services.edge.exchange import TEXT, Exchange
+from services.edge.exchange import TEXT, Exchange, Header
 from services.edge.keys import Caller, KeyDirectory
 from services.edge.live import Live, LiveRequests
 from services.edge.reports import Reports, Run
@@ -74,7 +74,7 @@ class ChatEndpoint:
             await self._answer(exchange, live, run)
         except PlainRefusedError as refused:
             run.error_code = str(refused.status)
-            await exchange.respond(refused.status, refused.text.encode(), TEXT)
+            await exchange.respond(refused.status, refused.text.encode(), TEXT, _hanging_up(refused.status))
         except RefusedError as refused:
             await self._fail(exchange, live, run, refused.error, refused)
         except BadRequest as bad:
@@ -86,7 +86,7 @@ class ChatEndpoint:
                 raise
             if live.ended == "body_stalled":
                 run.error_code = "408"
-                await exchange.respond(408, b"request body timed out", TEXT)
+                await exchange.respond(408, b"request body timed out", TEXT, _hanging_up(408))
         except Exception:
             # The outermost guard of a request: the client learns that it failed, not how.
             log.exception("request failed", extra={"request_id": exchange.request_id})
@@ -175,6 +175,11 @@ class ChatEndpoint:
         ending.settle("completed", usage, estimated=finish.usage is None)
         self._parts.reports.attempt(ending.run, "completed", output_tokens=usage.completion)
         await live.write(out)
+
+
+def _hanging_up(status: int) -> tuple[Header, ...]:
+    """Where the rest of a body is not wanted, the connection ends with the answer."""
+    return ((b"connection", b"close"),) if status in (408, 413, 503) else ()
 
 
 class _Writer:
