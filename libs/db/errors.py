@@ -38,9 +38,6 @@ def away(error: BaseException) -> DatabaseAwayError | None:
         if state.startswith(_GONE):
             return DatabaseAwayError(f"{type(error).__name__}: {error}")
         return None
-    if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
-        # An argument that does not fit its type never left this process.
-        return None
     if isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError):
         return DatabaseAwayError(f"{type(error).__name__}: {error}")
     return None

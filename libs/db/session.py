@@ -23,7 +23,7 @@ class Session:
         """Run one statement as a transaction of its own and return its first row.
 
         Raises DatabaseAwayError, after which the same statement may be asked again if it is idempotent, or the
-        server's own refusal (``asyncpg.PostgresError``, or ValueError for an argument that does not fit).
+        server's own refusal (``asyncpg.PostgresError``, also for an argument that does not fit its type).
         """
         try:
             if self._conn is None:

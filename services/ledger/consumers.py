@@ -28,7 +28,7 @@ class UsageReader:
         for one in received:
             call = _settle(one.data(UsageRecorded))
             call.check()
-            calls.append((call, one.traceparent))
+            calls.append((call, one.trace))
         new, known = await self._ledger.settle_all(calls)
         self._new.inc(new)
         self._known.inc(known)

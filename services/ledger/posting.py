@@ -70,11 +70,10 @@ class Posting:
             for job in jobs:
                 if job.trace:
                     name = f"ledger.{type(job.call).__name__.lower()}"
-                    attributes: Attributes = {"request_id": job.call.request_id, "batch": len(jobs)}
-                    spans.enter_context(
-                        self._tracing.span(name, parent=job.trace, kind="server", attributes=attributes)
-                    )
-                    job.trace = current_traceparent()
+                    attributes: Attributes = {"kenari.request_id": job.call.request_id, "kenari.batch": len(jobs)}
+                    opened = self._tracing.span(name, parent=job.trace, kind="server", attributes=attributes)
+                    if spans.enter_context(opened) is not None:
+                        job.trace = current_traceparent()
             await self._post(jobs)
 
     async def _post(self, jobs: list[Job]) -> None:
@@ -92,7 +91,7 @@ class Posting:
             for job in posted:
                 self._fail(job, "unavailable")
             log.warning("batch not posted", extra={"count": len(posted), "reason": str(error)})
-        except (asyncpg.PostgresError, ValueError) as error:
+        except asyncpg.PostgresError as error:
             await self._isolate(posted, error)
         else:
             self._finished(batch, result)

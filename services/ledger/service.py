@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from libs.core.errors import KenariError
 from libs.db.database import Database
 from libs.ops.telemetry import Telemetry
-from services.ledger.domain.calls import Credit, InvalidCallError, NotDoneError, Release, Settle
+from services.ledger.domain.calls import Credit, InvalidCallError, NotDoneError, Release, Settle, Settled
 from services.ledger.domain.descriptor import Signer
 from services.ledger.job import Answer, AwaitedJob, Call, Job
 from services.ledger.posting import Posting
@@ -66,15 +66,16 @@ class Ledger:
 
         Raises NotDoneError when one was not done, else the first RefusedError: all others are done by then.
         """
-        missing = set(await self._store.unsettled([call for call, _ in calls]))
-        jobs = [AwaitedJob(call, trace) for call, trace in calls if call in missing]
+        traces = dict(calls)
+        jobs = [AwaitedJob(call, traces[call]) for call in await self._store.unsettled(list(traces))]
         for job in jobs:
             self.submit(job)
         answers = await asyncio.gather(*(job.answer for job in jobs), return_exceptions=True)
         failures = [answer for answer in answers if isinstance(answer, BaseException)]
         for failure in sorted(failures, key=lambda error: not isinstance(error, NotDoneError)):
             raise failure
-        return len(jobs), len(calls) - len(jobs)
+        new = sum(isinstance(answer, Settled) and not answer.duplicate for answer in answers)
+        return new, len(calls) - new
 
     async def touch(self, holds: Sequence[Ref]) -> list[Ref]:
         """Keep holds alive; return those that are not open any more."""

@@ -6,6 +6,7 @@ Started by processes.py as ``python -m tests.service.ledger.bare DSN PORT [--ttl
 import argparse
 import asyncio
 import signal
+from typing import Any
 
 import libs  # noqa: F401  (puts the generated code on the path)
 
@@ -39,7 +40,7 @@ class NoRouter:
         return None
 
 
-def settings(dsn: str, port: int = 0, **values: object) -> LedgerSettings:
+def settings(dsn: str, port: int = 0, **values: Any) -> LedgerSettings:
     """Settings of a ledger on loopback."""
     return LedgerSettings(
         database=DatabaseSettings(dsn=SecretStr(dsn)), rpc=RpcSettings(port=port), ops=OpsSettings(port=0),

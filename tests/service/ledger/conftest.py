@@ -99,7 +99,9 @@ class Books:
         assert await self.broken() == {}
 
 
-def reserve(account_id: str, *, input_tokens: int = 100, max_tokens: int = 500, price: Price = PRICE, **more: Any) -> Reserve:
+def reserve(
+    account_id: str, *, input_tokens: int = 100, max_tokens: int = 500, price: Price = PRICE, **more: Any
+) -> Reserve:
     """A reservation; with the defaults 100 x 2,000 + 500 x 8,000 = 4,200,000."""
     values: dict[str, Any] = {
         "request_id": uuid7_hex(), "line": 0, "account_id": account_id, "key_id": "key_1", "endpoint": "chat",

@@ -25,7 +25,7 @@ from libs.db.migrate import folders, migrate
 from libs.ops.telemetry import Telemetry
 from libs.rpc.checks import CheckClient
 from libs.rpc.client import RpcClient
-from tests.service.ledger.processes import LedgerProcess, cpu_s, family_cpu_s
+from tests.service.ledger.processes import LedgerProcess, connected, cpu_s, family_cpu_s
 
 PRICE = "load-price"
 BALANCE = 10**15
@@ -78,8 +78,7 @@ async def _measure(
     stub = ledger_pb2_grpc.LedgerStub(rpc.channel)
     checks = CheckClient("ledger", stub.CheckStream, ledger_pb2.CheckBatch, ledger_pb2.CheckItem, telemetry)
     await checks.start()
-    while checks.problem():
-        await asyncio.sleep(0.01)
+    await connected(checks)
     waits: list[float] = []
     await asyncio.gather(*(_worker(checks, accounts, time.monotonic() + 1.0, []) for _ in range(workers)))
     cpu = cpu_s(ledger.pid), family_cpu_s(postgres.pid)

@@ -1,10 +1,13 @@
 """Ledger processes that tests start, measure and kill. Used by load.py and the kill tests."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+from libs.rpc.checks import CheckClient
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -48,6 +51,13 @@ class LedgerProcess:
             if self._process.stdout is not None:
                 self._process.stdout.close()
             self._process = None
+
+
+async def connected(checks: CheckClient) -> None:
+    """Wait until the check stream is open."""
+    async with asyncio.timeout(15):
+        while checks.problem() is not None:  # noqa: ASYNC110  (the client has no event for it)
+            await asyncio.sleep(0.01)
 
 
 def cpu_s(pid: int) -> float:

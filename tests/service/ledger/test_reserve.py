@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -98,7 +99,9 @@ async def test_of_parallel_requests_only_as_many_run_as_fit(books: Books, accoun
     assert (await books.balance(account)).reserved == 10 * HOLD
 
 
-async def test_of_64_connections_at_once_exactly_ten_get_the_room_for_ten(postgres: Postgres, dsn: str, account: str) -> None:
+async def test_of_64_connections_at_once_exactly_ten_get_the_room_for_ten(
+    postgres: Postgres, dsn: str, account: str
+) -> None:
     async with opened(postgres, dsn) as books:
         await books.credit(account, 10 * HOLD)
         others = [opened(postgres, books.dsn, queue={"shards": 1}) for _ in range(16)]
@@ -127,7 +130,9 @@ async def test_a_retry_gets_the_same_hold(books: Books, account: str) -> None:
     assert await books.count("hold") == 1
 
 
-async def test_one_id_from_many_processes_makes_one_hold_and_one_charge(postgres: Postgres, dsn: str, account: str) -> None:
+async def test_one_id_from_many_processes_makes_one_hold_and_one_charge(
+    postgres: Postgres, dsn: str, account: str
+) -> None:
     async with opened(postgres, dsn) as books:
         await books.credit(account, 10 * HOLD)
         others = [opened(postgres, books.dsn, queue={"shards": 1}) for _ in range(16)]
@@ -205,7 +210,7 @@ async def test_an_id_far_from_the_databases_clock_is_refused(books: Books, accou
 
 
 @pytest.mark.parametrize("wrong", [{"request_id": "0" * 32}, {"request_id": "x"}, {"line": -1}, {"max_tokens": 0}])
-async def test_a_malformed_call_never_reaches_the_books(books: Books, account: str, wrong: dict[str, object]) -> None:
+async def test_a_malformed_call_never_reaches_the_books(books: Books, account: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(RefusedError) as refused:
         await books.reserve(reserve(account, **wrong))
 

@@ -184,9 +184,8 @@ async def test_settlements_of_one_moment_over_many_accounts_stay_apart(books: Bo
     calls = {name: reserve(name) for name in accounts}
     grants = dict(zip(accounts, await asyncio.gather(*(books.granted(calls[n]) for n in accounts)), strict=True))
 
-    await asyncio.gather(
-        *(books.settle(settle(calls[name], grants[name].descriptor, completion=n)) for n, name in enumerate(accounts, 1))
-    )
+    said = [settle(calls[name], grants[name].descriptor, completion=n) for n, name in enumerate(accounts, 1)]
+    await asyncio.gather(*(books.settle(one) for one in said))
 
     for number, name in enumerate(accounts):
         balance = await books.balance(name)

@@ -1,0 +1,108 @@
+"""Calls know when they are the same and when they make no sense; one batch is one statement's columns."""
+
+from typing import Any
+
+import pytest
+
+from libs.core.ids import uuid7_hex
+from libs.events.base import decode
+from libs.events.ledger import UsageSettled
+from services.ledger.batch import FINISH_COLUMNS, RESERVE_COLUMNS, Batch
+from services.ledger.domain.calls import InvalidCallError, Release, Reserve, Settle
+from services.ledger.domain.pricing import Price
+from services.ledger.job import Call, Job
+
+PRICE = Price("v", 2_000_000_000, 8_000_000_000)
+
+
+def reserve(**more: Any) -> Reserve:
+    values: dict[str, Any] = {
+        "request_id": uuid7_hex(), "line": 0, "account_id": "acct_1", "key_id": "key_1", "endpoint": "chat",
+        "model": "m", "price_version": "v", "input_tokens": 10, "max_tokens": 20, "asked_hash": b"",
+    }
+    return Reserve(**(values | more))
+
+
+def settle(**more: Any) -> Settle:
+    values: dict[str, Any] = {
+        "request_id": uuid7_hex(), "line": 0, "account_id": "acct_1", "key_id": "key_1", "endpoint": "chat",
+        "model": "m", "vendor": "Maker", "price_version": "v", "billing_kind": "payg", "outcome": "completed",
+        "prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 0, "cache_write_tokens": 0, "estimated": False,
+        "descriptor": "", "started_at_ms": 0,
+    }
+    return Settle(**(values | more))
+
+
+def job(call: Call) -> Job:
+    made = Job(call)
+    made.price = PRICE
+    return made
+
+
+@pytest.mark.parametrize("other", [
+    {"account_id": "acct_2"}, {"model": "n"}, {"price_version": "w"}, {"billing_kind": "free"},
+    {"outcome": "interrupted"}, {"prompt_tokens": 11}, {"completion_tokens": 6}, {"cached_tokens": 1},
+    {"cache_write_tokens": 1},
+])
+def test_whatever_moves_money_makes_another_settlement(other: dict[str, Any]) -> None:
+    assert settle(**other).content_hash() != settle().content_hash()
+
+
+def test_what_moves_no_money_leaves_a_settlement_the_same() -> None:
+    assert settle(descriptor="x", started_at_ms=9, vendor="Other").content_hash() == settle().content_hash()
+
+
+@pytest.mark.parametrize("other", [
+    {"account_id": "acct_2"}, {"key_id": "key_2"}, {"model": "n"}, {"max_tokens": 21}, {"input_tokens": 11},
+    {"price_version": "w"}, {"endpoint": "messages"}, {"asked_hash": b"x"},
+])
+def test_whatever_was_asked_otherwise_makes_another_reservation(other: dict[str, Any]) -> None:
+    assert reserve(**other).content_hash() != reserve().content_hash()
+
+
+@pytest.mark.parametrize("wrong", [
+    {"request_id": "00" * 16}, {"request_id": "zz" * 16}, {"request_id": ""}, {"account_id": ""}, {"line": 2**31},
+    {"completion_tokens": 2**31}, {"billing_kind": "gold"}, {"outcome": ""},
+])
+def test_a_settlement_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidCallError):
+        settle(**wrong).check()
+
+
+def test_a_batch_groups_by_account_and_keeps_order_inside() -> None:
+    calls: list[Call] = [
+        reserve(account_id="b"), settle(account_id="a"), settle(account_id="b"), reserve(account_id="a"),
+        Release(uuid7_hex(), 0, "b"), settle(account_id="c", billing_kind="free"),
+    ]
+
+    batch = Batch([job(call) for call in calls], charge_interrupted=False)
+    columns = batch.columns(120_000, 300_000)
+
+    accounts, paying, finish_end, reserve_end = columns[:4]
+    assert (accounts, paying) == (["a", "b", "c"], ["a", "b"])
+    assert (finish_end, reserve_end) == ([1, 3, 4], [1, 2, 2])
+    assert [made.call for made in batch.finishes] == [calls[1], calls[2], calls[4], calls[5]]
+    assert [made.call for made in batch.reserves] == [calls[3], calls[0]]
+    assert len(columns) == 7 + FINISH_COLUMNS + RESERVE_COLUMNS
+    assert {len(column) for column in columns[7 : 7 + FINISH_COLUMNS]} == {4}
+    assert {len(column) for column in columns[7 + FINISH_COLUMNS :]} == {2}
+
+
+def test_the_event_of_a_settlement_is_what_its_model_says() -> None:
+    columns = Batch([job(settle())], charge_interrupted=False).columns(1, 1)
+
+    event = decode(columns[7 + FINISH_COLUMNS - 2][0])
+
+    told = UsageSettled.model_validate(event.data)
+    assert set(event.data) == set(UsageSettled.model_fields)
+    assert (event.type, told.cost_micro_idr) == (UsageSettled.TYPE, 10 * 2_000 + 5 * 8_000)
+
+
+def test_a_call_too_large_for_the_books_is_left_out_of_its_batch() -> None:
+    huge = job(reserve(input_tokens=2**31 - 1))
+    huge.price = Price("v", 2**62, 0)
+
+    batch = Batch([huge, job(reserve())], charge_interrupted=False)
+
+    assert [unfit for unfit, _ in batch.unfit] == [huge]
+    assert len(batch.reserves) == 1
