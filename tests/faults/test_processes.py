@@ -1,6 +1,7 @@
 """Services killed at the worst moments: money ends right, and the others go on."""
 
 import concurrent.futures
+import contextlib
 import threading
 import time
 from typing import Any
@@ -27,10 +28,8 @@ def ask(system: System, person: Person, **fields: Any) -> httpx.Response:
 
 def in_background(call: Any) -> threading.Thread:
     def run() -> None:
-        try:
+        with contextlib.suppress(httpx.HTTPError):
             call()
-        except httpx.HTTPError:
-            pass
 
     thread = threading.Thread(target=run)
     thread.start()
