@@ -15,9 +15,9 @@ import asyncpg
 from libs.core.errors import ConfigError
 from libs.core.retry import backoff
 from libs.core.settings import DatabaseSettings
-from libs.db.errors import DatabaseAwayError, away
+from libs.db.errors import FAILURES, DatabaseAwayError, away
 from libs.db.session import Session
-from libs.db.telemetry import CONNECTIONS, FAILURES, IDLE, UP
+from libs.db.telemetry import CONNECTIONS, IDLE, LOST, UP
 from libs.ops.telemetry import Telemetry
 
 log = logging.getLogger("kenari.db")
@@ -48,7 +48,7 @@ class Database:
         self._pool: Any = None
         self._problem: str | None = "database: not connected yet"
         self._pinging: asyncio.Task[None] | None = None
-        self._failures = telemetry.metrics.counter(FAILURES)
+        self._failures = telemetry.metrics.counter(LOST)
         self._up = telemetry.metrics.gauge(UP)
         telemetry.metrics.gauge(CONNECTIONS, lambda: self._pool.get_size() if self._pool else 0)
         telemetry.metrics.gauge(IDLE, lambda: self._pool.get_idle_size() if self._pool else 0)
@@ -72,7 +72,7 @@ class Database:
                 break
             except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as error:
                 raise ConfigError(f"database: {error}") from error
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            except FAILURES as error:
                 self._problem = f"database: {type(error).__name__}"
                 log.warning("database does not answer", extra={"reason": type(error).__name__})
                 await asyncio.sleep(wait_s)
@@ -101,7 +101,7 @@ class Database:
         try:
             conn = await self.pool.acquire(timeout=_CONNECT_S)
             yield conn
-        except BaseException as error:
+        except FAILURES as error:
             lost = away(error)
             if lost is None:
                 raise

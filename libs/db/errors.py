@@ -23,14 +23,16 @@ class DatabaseAwayError(Transient):
     reason = "database_away"
 
 
+FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+"""Everything that using a connection can raise by itself."""
+
+
 def away(error: BaseException) -> DatabaseAwayError | None:
     """The error as one of ours; None when the server understood the statement and refused it for good.
 
     A backend that is killed can surface as nearly anything in the client, so whatever is not an answer of the
     server counts as an unknown outcome.
     """
-    if isinstance(error, DatabaseAwayError):
-        return error
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
         if state.startswith(_BUSY):
@@ -38,6 +40,4 @@ def away(error: BaseException) -> DatabaseAwayError | None:
         if state.startswith(_GONE):
             return DatabaseAwayError(f"{type(error).__name__}: {error}")
         return None
-    if isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError):
-        return DatabaseAwayError(f"{type(error).__name__}: {error}")
-    return None
+    return DatabaseAwayError(f"{type(error).__name__}: {error}") if isinstance(error, FAILURES) else None

@@ -3,11 +3,12 @@
 Made by ``Database.session``. It spares the pool's reset between uses, a round trip each, and keeps prepared plans.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from libs.db.errors import away
+from libs.db.errors import FAILURES, away
 
 Connect = Callable[[], Awaitable[Any]]
 
@@ -29,20 +30,21 @@ class Session:
             if self._conn is None:
                 self._conn = await self._connect()
             return await self._conn.fetchrow(statement, *arguments)
-        except BaseException as error:
+        except asyncio.CancelledError:
+            # What the server still does is unknown to whoever comes next.
+            self._drop()
+            raise
+        except FAILURES as error:
             lost = away(error)
-            if lost is None and isinstance(error, Exception):
+            if lost is None:
                 raise
             self._drop()
-            if lost is None:
-                # Cancelled: what the server still does is unknown to whoever comes next.
-                raise
             raise lost from error
 
     async def close(self) -> None:
         conn, self._conn = self._conn, None
         if conn is not None:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(*FAILURES):
                 await conn.close(timeout=1.0)
 
     def _drop(self) -> None:

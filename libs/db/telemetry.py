@@ -4,7 +4,7 @@ from libs.ops.metrics import CounterSpec, GaugeSpec
 
 CONNECTIONS = GaugeSpec("kenari.db.pool.connections", "Open connections of this process's pool")
 IDLE = GaugeSpec("kenari.db.pool.idle", "Open connections of the pool that nobody uses")
-FAILURES = CounterSpec(
+LOST = CounterSpec(
     "kenari.db.failures",
     "Uses of a connection that ended without a known outcome or were turned away",
     labels=("reason",),
@@ -12,4 +12,4 @@ FAILURES = CounterSpec(
 )
 UP = GaugeSpec("kenari.db.up", "1 while the database answers")
 
-ALL = (CONNECTIONS, IDLE, FAILURES, UP)
+ALL = (CONNECTIONS, IDLE, LOST, UP)

@@ -4,6 +4,7 @@ Made by rpc.py (check streams, unary calls) and consumers.py (events); finished 
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import TypeAlias
 
 from services.ledger.domain.calls import (
@@ -28,7 +29,7 @@ REFUSALS = frozenset(
 """Reasons that asking again cannot change; all others are outcomes nobody knows, or a lack of time or room."""
 
 
-class Job:
+class Job(ABC):
     """A call with its price. ``create``: its signed descriptor was seen, so a missing hold is no obstacle."""
 
     __slots__ = ("call", "create", "ident", "price", "trace")
@@ -40,17 +41,17 @@ class Job:
         self.price: Price | None = None
         self.create = False
 
+    @abstractmethod
     def done(self, answer: Answer) -> None:
         """Give the answer to whoever waits."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fail(self, reason: str) -> None:
         """Say why there is none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def expired(self) -> bool:
         """Whether nobody waits any more."""
-        raise NotImplementedError
 
 
 class AwaitedJob(Job):

@@ -8,35 +8,10 @@ from libs.core.ids import uuid7_hex
 from libs.events.base import decode
 from libs.events.ledger import UsageSettled
 from services.ledger.batch import FINISH_COLUMNS, RESERVE_COLUMNS, Batch
-from services.ledger.domain.calls import InvalidCallError, Release, Reserve, Settle
+from services.ledger.domain.calls import InvalidCallError, Release
 from services.ledger.domain.pricing import Price
-from services.ledger.job import Call, Job
-
-PRICE = Price("v", 2_000_000_000, 8_000_000_000)
-
-
-def reserve(**more: Any) -> Reserve:
-    values: dict[str, Any] = {
-        "request_id": uuid7_hex(), "line": 0, "account_id": "acct_1", "key_id": "key_1", "endpoint": "chat",
-        "model": "m", "price_version": "v", "input_tokens": 10, "max_tokens": 20, "asked_hash": b"",
-    }
-    return Reserve(**(values | more))
-
-
-def settle(**more: Any) -> Settle:
-    values: dict[str, Any] = {
-        "request_id": uuid7_hex(), "line": 0, "account_id": "acct_1", "key_id": "key_1", "endpoint": "chat",
-        "model": "m", "vendor": "Maker", "price_version": "v", "billing_kind": "payg", "outcome": "completed",
-        "prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 0, "cache_write_tokens": 0, "estimated": False,
-        "descriptor": "", "started_at_ms": 0,
-    }
-    return Settle(**(values | more))
-
-
-def job(call: Call) -> Job:
-    made = Job(call)
-    made.price = PRICE
-    return made
+from services.ledger.job import Call
+from tests.unit.ledger.calls import Heard, reserve, settle
 
 
 @pytest.mark.parametrize("other", [
@@ -75,7 +50,7 @@ def test_a_batch_groups_by_account_and_keeps_order_inside() -> None:
         Release(uuid7_hex(), 0, "b"), settle(account_id="c", billing_kind="free"),
     ]
 
-    batch = Batch([job(call) for call in calls], charge_interrupted=False)
+    batch = Batch([Heard(call) for call in calls], charge_interrupted=False)
     columns = batch.columns(120_000, 300_000)
 
     accounts, paying, finish_end, reserve_end = columns[:4]
@@ -89,7 +64,7 @@ def test_a_batch_groups_by_account_and_keeps_order_inside() -> None:
 
 
 def test_the_event_of_a_settlement_is_what_its_model_says() -> None:
-    columns = Batch([job(settle())], charge_interrupted=False).columns(1, 1)
+    columns = Batch([Heard(settle())], charge_interrupted=False).columns(1, 1)
 
     event = decode(columns[7 + FINISH_COLUMNS - 2][0])
 
@@ -99,10 +74,10 @@ def test_the_event_of_a_settlement_is_what_its_model_says() -> None:
 
 
 def test_a_call_too_large_for_the_books_is_left_out_of_its_batch() -> None:
-    huge = job(reserve(input_tokens=2**31 - 1))
+    huge = Heard(reserve(input_tokens=2**31 - 1))
     huge.price = Price("v", 2**62, 0)
 
-    batch = Batch([huge, job(reserve())], charge_interrupted=False)
+    batch = Batch([huge, Heard(reserve())], charge_interrupted=False)
 
     assert [unfit for unfit, _ in batch.unfit] == [huge]
     assert len(batch.reserves) == 1

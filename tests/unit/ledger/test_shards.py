@@ -1,7 +1,6 @@
 """The queues: who goes first, who is shed, and that nobody waits for a timer."""
 
 import asyncio
-from typing import Any
 
 from libs.core.settings import TelemetrySettings
 from libs.ops.telemetry import Telemetry
@@ -9,24 +8,7 @@ from services.ledger.domain.calls import Release, Reserve
 from services.ledger.job import Job
 from services.ledger.settings import QueueSettings
 from services.ledger.shards import Shards
-from tests.unit.ledger.test_calls import reserve, settle
-
-
-class Heard(Job):
-    """A job that remembers what it was told."""
-
-    __slots__ = ("late", "reasons")
-
-    def __init__(self, call: Any, *, late: bool = False) -> None:
-        super().__init__(call)
-        self.late = late
-        self.reasons: list[str] = []
-
-    def fail(self, reason: str) -> None:
-        self.reasons.append(reason)
-
-    def expired(self) -> bool:
-        return self.late
+from tests.unit.ledger.calls import Heard, reserve, settle
 
 
 class Posts:
