@@ -186,6 +186,7 @@ class OutboxRelay:
         self._task: asyncio.Task[None] | None = None
         self._why: str | None = "starting"
         self._oldest_s = 0.0
+        self._tracing = telemetry.tracing
         self._sent = telemetry.metrics.counter(metrics.OUTBOX_SENT)
         self._failures = telemetry.metrics.counter(metrics.OUTBOX_FAILURES)
         self._leader = telemetry.metrics.gauge(metrics.OUTBOX_LEADER)
@@ -253,7 +254,12 @@ class OutboxRelay:
         rows = await self._reader.next(conn)
         if rows is None:
             return None
-        confirmed = await self._publisher.publish_in_order([_record(row) for row in rows])
+        with contextlib.ExitStack() as spans:
+            for row in rows:
+                if row["traceparent"]:
+                    name = f"{row['topic']} publish"
+                    spans.enter_context(self._tracing.span(name, parent=row["traceparent"], kind="producer"))
+            confirmed = await self._publisher.publish_in_order([_record(row) for row in rows])
         if confirmed:
             await self._reader.note(conn, rows[:confirmed])
             for topic, count in Counter(row["topic"] for row in rows[:confirmed]).items():

@@ -28,15 +28,16 @@ class Received:
     """One decoded event with where it came from.
 
     ``envelope`` is the event, ``key`` the record's key as bytes (empty when it had none), ``traceparent`` the
-    trace to go on with or "" when it is not sampled.
+    trace it came with or "" when it is not sampled, ``trace`` the same below the span of its handling: what a handler
+    passes on.
     """
 
-    __slots__ = ("_data", "envelope", "record", "traceparent")
+    __slots__ = ("_data", "envelope", "record", "trace", "traceparent")
 
     def __init__(self, record: Record, envelope: Envelope) -> None:
         self.record = record
         self.envelope = envelope
-        self.traceparent = header_text(record.headers, TRACEPARENT)
+        self.traceparent = self.trace = header_text(record.headers, TRACEPARENT)
         self._data: EventData | None = None
 
     @property

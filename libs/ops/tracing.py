@@ -31,6 +31,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from libs.core.errors import KenariError
 from libs.core.settings import TelemetrySettings
 
 Kind = Literal["server", "client", "producer", "consumer", "internal"]
@@ -62,14 +63,14 @@ def _render(context: SpanContext) -> str:
 
 
 def _parse(traceparent: str) -> SpanContext | None:
-    """The sampled context in a ``traceparent`` of any version of the format, or None."""
+    """The context in a ``traceparent`` of any version of the format, or None when it is none."""
     found = _TRACEPARENT.fullmatch(traceparent)
     if found is None or found[1] == "ff" or (found[1] == "00" and found[5]):
         return None
     context = SpanContext(
         int(found[2], 16), int(found[3], 16), is_remote=True, trace_flags=TraceFlags(int(found[4], 16))
     )
-    return context if context.is_valid and context.trace_flags.sampled else None
+    return context if context.is_valid else None
 
 
 class FileExporter(SpanExporter):
@@ -131,6 +132,7 @@ class _Open(AbstractContextManager[Span | None]):
     ) -> None:
         if kind is not None:
             self._span.set_status(StatusCode.ERROR, kind.__name__)
+            self._span.set_attribute("error.type", error.reason if isinstance(error, KenariError) else kind.__name__)
         _current.reset(self._token)
         self._span.end()
 
@@ -173,7 +175,18 @@ class Tracing:
         if not above or not self._exports:
             return _NO_SPAN
         context = _parse(above)
-        return _NO_SPAN if context is None else _Open(self._tracer, name, context, kind, attributes)
+        if context is None or not context.trace_flags.sampled:
+            return _NO_SPAN
+        return _Open(self._tracer, name, context, kind, attributes)
+
+    def serve(self, name: str, incoming: str | None) -> AbstractContextManager[Span | None]:
+        """Open the span of a request from outside: in the trace its header names, else in a new one if sampled.
+
+        A header that says "not sampled" is obeyed; one that cannot be read counts as none, as W3C asks.
+        """
+        if incoming and _parse(incoming) is not None:
+            return self.span(name, parent=incoming, kind="server")
+        return self.root(name)
 
     def root(
         self, name: str, *, kind: Kind = "server", attributes: Attributes | None = None

@@ -82,17 +82,17 @@ class Admission:
         try:
             routed = await self._ask(self._router, "route", route_question, self._settings.route_timeout_s, trace)
         except CheckFailedError as error:
-            self.give_back_later(admitting, request_id, caller, request)
+            self.give_back_later(admitting, request_id, caller, request, trace)
             raise unavailable("routing") from error
         if routed.HasField("refusal"):
-            self.give_back_later(admitting, request_id, caller, request)
+            self.give_back_later(admitting, request_id, caller, request, trace)
             raise _route_refused(routed.refusal)
         limits = await self._limits(admitting, caller, free)
         try:
             return await self._with_funds(request_id, caller, request, endpoint, routed.route, limits, trace)
         except BaseException:
             if limits.leased:
-                self.done(request_id, caller, request, success=False)
+                self.done(request_id, caller, request, trace, success=False)
             raise
 
     def _limit_question(
@@ -170,7 +170,7 @@ class Admission:
                     raise
                 await asyncio.sleep(wait)
 
-    def done(self, request_id: str, caller: Caller, request: ChatRequest, *, success: bool) -> None:
+    def done(self, request_id: str, caller: Caller, request: ChatRequest, trace: str, *, success: bool) -> None:
         """Tell the limiter that a free request has ended; only a success uses up the daily quota.
 
         Nobody waits for the answer: a report that is lost ends with its lease.
@@ -181,16 +181,16 @@ class Admission:
         model = self._catalog.get(request.model)
         if model is not None and model.free_daily is not None:
             report.model_free_daily = model.free_daily
-        _forget(self._limiter.begin("done", report, 1.0))
+        _forget(self._limiter.begin("done", report, 1.0, trace))
 
     def give_back_later(
-        self, admitting: "asyncio.Future[Any]", request_id: str, caller: Caller, request: ChatRequest
+        self, admitting: "asyncio.Future[Any]", request_id: str, caller: Caller, request: ChatRequest, trace: str
     ) -> None:
         """Return the place the limiter may be giving to a request that will not run."""
 
         def give_back(answered: "asyncio.Future[Any]") -> None:
             if not answered.cancelled() and answered.exception() is None and answered.result().admit.allowed.leased:
-                self.done(request_id, caller, request, success=False)
+                self.done(request_id, caller, request, trace, success=False)
 
         admitting.add_done_callback(give_back)
 

@@ -1,11 +1,11 @@
 """Composition of the edge: read top to bottom to see what it is made of."""
 
 from fastapi import FastAPI
-from libs.kafka.bus import Bus
 
 from libs.events import topics
 from libs.events.accounts import KeyChanged
 from libs.events.router import ModelPublished
+from libs.kafka.bus import Bus
 from libs.llm.formats import openai_chat
 from libs.llm.http_transport import HttpTransport
 from libs.llm.providers import Providers
@@ -65,7 +65,7 @@ def build(settings: EdgeSettings) -> Service:
         live=live,
         bodies=BodyReader(settings.body),
         admission=Admission(limiter, router, ledger_stream, catalog, settings, telemetry),
-        attempts=Attempts(Providers(transport), reports, settings.provider_wait_s),
+        attempts=Attempts(Providers(transport), reports, settings.provider_wait_s, telemetry.tracing),
         settlement=settlement,
         reports=reports,
         tracing=telemetry.tracing,
@@ -81,5 +81,6 @@ def build(settings: EdgeSettings) -> Service:
 
     hot = {"/v1/chat/completions": ChatEndpoint("chat", "openai_chat", openai_chat, parts)}
     http = settings.http
-    service.add(HttpServer(PublicApp(hot, reads), http.host, http.port, share_port=http.share_port, http="httptools"))
+    public = PublicApp(hot, reads, telemetry.tracing)
+    service.add(HttpServer(public, http.host, http.port, share_port=http.share_port, http="httptools"))
     return service

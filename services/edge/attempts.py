@@ -14,6 +14,7 @@ from libs.llm.canonical import Answer, ChatRequest, StreamEvent
 from libs.llm.failures import ApiError, FailureKind, ProviderFailure
 from libs.llm.providers import Providers
 from libs.llm.providers.base import Target
+from libs.ops.tracing import Tracing
 from services.edge.errors import RefusedError
 from services.edge.reports import Reports, Run
 
@@ -28,8 +29,9 @@ _FORMATS = {
 class Attempts:
     """Runs the attempts of a route in order, waiting for a rate-limited provider only if it is short."""
 
-    def __init__(self, providers: Providers, reports: Reports, longest_wait_s: float) -> None:
+    def __init__(self, providers: Providers, reports: Reports, longest_wait_s: float, tracing: Tracing) -> None:
         self._providers = providers
+        self._tracing = tracing
         self._reports = reports
         self._longest_wait_s = longest_wait_s
 
@@ -72,7 +74,10 @@ class Attempts:
             while True:
                 run.begin_attempt(attempt.upstream_id)
                 try:
-                    return await once(attempt)
+                    # Of a stream this is the time to its first content.
+                    with self._tracing.span("provider.attempt", kind="client") as span:
+                        run.describe(span)
+                        return await once(attempt)
                 except ProviderFailure as failure:
                     failures.append(failure)
                     self._reports.attempt(run, failure.kind.value, failure)

@@ -7,6 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from opentelemetry.trace import Span
+
 from libs.core.ids import uuid7_hex
 
 Scope = dict[str, Any]
@@ -51,6 +53,12 @@ class Exchange:
             if key == name:
                 return str(value.decode("latin-1"))
         return None
+
+    def describe(self, span: Span | None) -> None:
+        """Say on the request's span, if it has one, which request this was and what the client was told."""
+        if span is not None:
+            span.set_attribute("kenari.request_id", self.request_id)
+            span.set_attribute("http.response.status_code", self.status)
 
     async def respond(self, status: int, body: bytes, kind: Header = JSON, extra: tuple[Header, ...] = ()) -> None:
         """Send a whole answer."""

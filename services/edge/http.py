@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.routing import Route
 
+from libs.ops.tracing import Tracing
 from services.edge.exchange import CORS, TEXT, Exchange, Receive, Scope, Send
 
 Hot = Callable[[Exchange], Awaitable[None]]
@@ -18,9 +19,13 @@ Hot = Callable[[Exchange], Awaitable[None]]
 class PublicApp:
     """Dispatches by path and method; answers preflights, wrong methods and unknown paths."""
 
-    def __init__(self, hot: Mapping[str, Hot], rest: FastAPI) -> None:
+    def __init__(self, hot: Mapping[str, Hot], rest: FastAPI, tracing: Tracing) -> None:
         self._hot = hot
         self._rest = rest
+        self._tracing = tracing
+        self._traced = {
+            route.path for route in rest.routes if isinstance(route, Route) and route.path.startswith("/v1")
+        }
         self._rest_methods = {route.path: route.methods or set() for route in rest.routes if isinstance(route, Route)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -37,9 +42,18 @@ class PublicApp:
             # A POST to an unknown path is told 405 too: the usual cause is a doubled or missing /v1.
             await Exchange(scope, receive, send).respond(405, b"method not allowed", TEXT)
         else:
-            exchange = Exchange(scope, receive, send)
-            scope["state"] = {"exchange": exchange}
-            await self._rest(scope, receive, _with_ids(exchange, send))
+            await self._read(Exchange(scope, receive, send), send)
+
+    async def _read(self, exchange: Exchange, send: Send) -> None:
+        scope = exchange.scope
+        scope["state"] = {"exchange": exchange}
+        sending = _with_ids(exchange, send)
+        if scope["path"] not in self._traced:
+            await self._rest(scope, exchange.receive, sending)
+            return
+        with self._tracing.serve(f"{scope['method']} {scope['path']}", exchange.header(b"traceparent")) as span:
+            await self._rest(scope, exchange.receive, sending)
+            exchange.describe(span)
 
     async def _preflight(self, exchange: Exchange) -> None:
         asked = exchange.header(b"access-control-request-headers")
@@ -49,7 +63,7 @@ class PublicApp:
         await exchange.respond(204, b"", TEXT, tuple(extra))
 
 
-def _with_ids(exchange: Exchange, send: Send) -> Callable[[MutableMapping[str, Any]], Awaitable[None]]:
+def _with_ids(exchange: Exchange, send: Send) -> Send:
     """Adds the request id and CORS headers to what FastAPI answers."""
     value = exchange.request_id.encode()
 

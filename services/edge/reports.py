@@ -4,18 +4,22 @@ Called by attempts and the chat endpoint. The events are built as msgspec struct
 path; a test holds them against the models of libs.events.
 """
 
+import logging
 import time
 from typing import Any
 
 import msgspec
-from libs.kafka.producer import Producer
+from opentelemetry.trace import Span
 
 from libs.core.clock import rfc3339
 from libs.events import edge as events
 from libs.events import topics
+from libs.kafka.producer import Producer
 from libs.llm.failures import ProviderFailure
 from libs.ops.telemetry import Telemetry
-from services.edge.telemetry import ATTEMPTS, FIRST_BYTE, REFUSALS, REQUESTS, TOKENS
+from services.edge.telemetry import ATTEMPTS, FIRST_BYTE, OVERHEAD, REFUSALS, REQUESTS, TOKENS
+
+log = logging.getLogger("kenari.edge")
 
 _SOURCE = "edge"
 _encoder = msgspec.json.Encoder()
@@ -104,6 +108,14 @@ class Run:
         self.prompt_tokens = 0
         self.completion_tokens = 0
 
+    def describe(self, span: Span | None) -> None:
+        """Say on a span, if there is one, what is being called."""
+        if span is not None:
+            span.set_attribute("kenari.model", self.model)
+            if self.attempts:
+                span.set_attribute("kenari.upstream_id", self.upstream_id or "")
+                span.set_attribute("kenari.attempt", self.attempts)
+
     def begin_attempt(self, upstream_id: str) -> None:
         """The next provider is being called."""
         self.upstream_id = upstream_id
@@ -124,10 +136,15 @@ class Reports:
         self._requests = metrics.histogram(REQUESTS)
         self._attempts = metrics.histogram(ATTEMPTS)
         self._refusals = metrics.counter(REFUSALS)
+        self._overhead = metrics.histogram(OVERHEAD)
         self._first_byte = metrics.histogram(FIRST_BYTE)
         self._tokens_in = metrics.counter(TOKENS).labels("input")
         self._tokens_out = metrics.counter(TOKENS).labels("output")
         self._bound: dict[tuple[str, int], Any] = {}
+
+    def admitted(self, run: Run) -> None:
+        """All that comes before the first call of a provider is done."""
+        self._overhead.observe(time.monotonic() - run.started)
 
     def attempt(
         self, run: Run, outcome: str, failure: ProviderFailure | None = None, *, output_tokens: int = 0
@@ -136,6 +153,9 @@ class Reports:
         upstream_id = run.upstream_id or ""
         duration = time.monotonic() - run.attempt_started
         self._attempts.labels(outcome).observe(duration)
+        if failure is not None:
+            about = {"upstream_id": upstream_id, "attempt": run.attempts, "status": failure.status, "outcome": outcome}
+            log.warning("attempt failed", extra={"request_id": run.request_id, "model": run.model, **about})
         data = _Attempt(
             request_id=run.request_id,
             upstream_id=upstream_id,

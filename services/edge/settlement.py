@@ -101,18 +101,18 @@ class Settlement:
         self._pending.add(answer)
         answer.add_done_callback(self._settled)
 
-    def release(self, request_id: str, account_id: str, reason: str, tries: int = RELEASE_TRIES) -> None:
+    def release(self, run: Run, reason: str, tries: int = RELEASE_TRIES) -> None:
         """Give a hold back: nothing was delivered. If the ledger cannot be told, the hold runs out by itself."""
-        self._holds.discard(request_id)
-        question = ledger_pb2.ReleaseRequest(request_id=request_id, account_id=account_id, reason=reason)
-        answer = self._checks.begin("release", question, SETTLE_TIMEOUT_S)
+        self._holds.discard(run.request_id)
+        question = ledger_pb2.ReleaseRequest(request_id=run.request_id, account_id=run.account_id, reason=reason)
+        answer = self._checks.begin("release", question, SETTLE_TIMEOUT_S, run.trace)
         self._pending.add(answer)
 
         def released(done: "asyncio.Future[Any]") -> None:
             self._pending.discard(done)
             if not done.cancelled() and done.exception() is not None and tries > 1:
                 later = asyncio.get_running_loop().call_later
-                later(0.5, self.release, request_id, account_id, reason, tries - 1)
+                later(0.5, self.release, run, reason, tries - 1)
 
         answer.add_done_callback(released)
 

@@ -9,7 +9,7 @@ REQUESTS = HistogramSpec(
     labels=("endpoint", "status"),
     values=(("chat",), ("200", "400", "401", "402", "404", "429", "499", "500", "503")),
 )
-OVERHEAD = HistogramSpec("kenari.edge.admission.seconds", "From the parsed request to the first call of a provider")
+OVERHEAD = HistogramSpec("kenari.edge.admission.seconds", "From the request to the first call of a provider")
 FIRST_BYTE = HistogramSpec("kenari.edge.first_byte.seconds", "From the request to the first content of the answer")
 LIVE = GaugeSpec("kenari.edge.requests.live", "Requests being served now")
 ATTEMPTS = HistogramSpec(

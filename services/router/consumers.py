@@ -35,7 +35,7 @@ class AttemptsReader:
             said = self._book.tried(attempt.upstream_id, attempt.request_id, _try(attempt, received.envelope.time))
             if said is not None:
                 event = envelope(said, source="router", subject=said.upstream_id, now_ms=self._now_ms())
-                self._producer.send(ROUTER_HEALTH, said.upstream_id, encode(event), received.traceparent)
+                self._producer.send(ROUTER_HEALTH, said.upstream_id, encode(event), received.trace)
 
 
 def _try(attempt: AttemptFinished, finished: str) -> Try:

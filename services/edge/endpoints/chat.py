@@ -57,16 +57,13 @@ class ChatEndpoint:
     async def __call__(self, exchange: Exchange) -> None:
         """Answer one request, in whatever way; nothing is raised but a cancellation from outside."""
         run = Run(exchange.request_id, exchange.started, exchange.started_ms, self._name, self._format_name)
-        tracing = self._parts.tracing
-        parent = exchange.header(b"traceparent") or ""
-        opened = tracing.span(self._name, parent=parent, kind="server") if parent else tracing.root(self._name)
+        opened = self._parts.tracing.serve(f"POST {exchange.scope['path']}", exchange.header(b"traceparent"))
         with opened as span, Live(self._parts.live, exchange) as live:
-            if span is not None:
-                run.trace = current_traceparent()
-                span.set_attribute("kenari.request_id", exchange.request_id)
+            run.trace = current_traceparent() if span is not None else ""
             try:
                 await self._serve(exchange, live, run)
             finally:
+                exchange.describe(span)
                 self._parts.reports.finished(run, exchange.status or CLIENT_LEFT)
 
     async def _serve(self, exchange: Exchange, live: Live, run: Run) -> None:
@@ -115,6 +112,7 @@ class ChatEndpoint:
         run.billing_kind = admitted.billing_kind
         if admitted.granted is not None:
             parts.settlement.opened(run.request_id)
+        parts.reports.admitted(run)
         ending = _Ending(parts, run, caller, request, admitted)
         identity = Identity(id=run.request_id, model=request.model, created=run.started_ms // 1000)
         try:
@@ -127,7 +125,8 @@ class ChatEndpoint:
 
     async def _whole(self, exchange: Exchange, ending: "_Ending", identity: Identity) -> None:
         run, admitted = ending.run, ending.admitted
-        with self._parts.tracing.span("provider.complete", kind="client", attributes={"kenari.model": run.model}):
+        with self._parts.tracing.span("provider.complete") as span:
+            run.describe(span)
             answer: Answer = await self._parts.attempts.complete(
                 run, ending.request, admitted.route, admitted.max_tokens
             )
@@ -138,7 +137,8 @@ class ChatEndpoint:
     async def _stream(self, exchange: Exchange, live: Live, ending: "_Ending", identity: Identity) -> None:
         run, admitted = ending.run, ending.admitted
         live.await_stream(admitted.headers)
-        with self._parts.tracing.span("provider.stream", kind="client", attributes={"kenari.model": run.model}):
+        with self._parts.tracing.span("provider.stream") as span:
+            run.describe(span)
             opened = await self._parts.attempts.open_stream(run, ending.request, admitted.route, admitted.max_tokens)
             writer = self._format.ChunkWriter(identity)
             ending.delivered = lambda: tokens_of(writer.characters)
@@ -242,7 +242,9 @@ class _Ending:
         if not self._ended:
             self._end_unsettled()
         if self.admitted.leased:
-            self._parts.admission.done(self.run.request_id, self._caller, self.request, success=self._success)
+            self._parts.admission.done(
+                self.run.request_id, self._caller, self.request, self.run.trace, success=self._success
+            )
 
     def _end_unsettled(self) -> None:
         if self.delivered():
@@ -252,4 +254,4 @@ class _Ending:
             return
         self._ended = True
         if self.admitted.granted is not None:
-            self._parts.settlement.release(self.run.request_id, self.run.account_id, "nothing delivered")
+            self._parts.settlement.release(self.run, "nothing delivered")
