@@ -24,6 +24,7 @@ from libs.kafka.dead_letter import DEAD_SUFFIX, RETRY_SUFFIX, DeadLetters, Limit
 from libs.kafka.errors import error_class, is_transient, safe_text
 from libs.kafka.records import Received, partition_of, read
 from libs.ops.telemetry import Telemetry
+from libs.ops.tracing import current_traceparent
 
 log = logging.getLogger("kenari.kafka")
 
@@ -92,6 +93,10 @@ class Chain:
         self._limit = Limit()
         self._round = Round()
         self._consumed = telemetry.metrics.counter(metrics.CONSUMED)
+        for topic in handlings:
+            # The first dead letter of a topic must be seen as a rise.
+            for outcome in ("handled", "ignored", "dead", "held", "dropped"):
+                self._consumed.labels(topic, outcome)
         self._failed = telemetry.metrics.counter(metrics.FAILED)
         self._retried = telemetry.metrics.counter(metrics.RETRIED)
         self._buried = telemetry.metrics.counter(metrics.DEAD)
@@ -184,7 +189,9 @@ class Chain:
         with ExitStack() as spans:
             for one in received:
                 if one.traceparent:
-                    spans.enter_context(self._tracing.span(f"{topic} process", parent=one.traceparent, kind="consumer"))
+                    opened = self._tracing.span(f"{topic} process", parent=one.traceparent, kind="consumer")
+                    if spans.enter_context(opened) is not None:
+                        one.trace = current_traceparent()
             await handling.handler(received)
         self._seconds.labels(topic).observe(time.perf_counter() - started)
 
