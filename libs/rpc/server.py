@@ -21,10 +21,14 @@ OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     # A peer that is frozen or cut off answers no ping; a long-lived stream to it ends within eight seconds.
+    # Without a ping timeout of its own, gRPC did not notice for minutes, whatever the keepalive timeout.
     ("grpc.keepalive_time_ms", 5_000),
     ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.http2.ping_timeout_ms", 3_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 2_000),
+    # Windows stay small: megabytes of questions must not age unread inside a connection. It also saves its pings.
+    ("grpc.http2.bdp_probe", 0),
     ("grpc.so_reuseport", 0),
 ]
 

@@ -310,8 +310,8 @@ async def test_a_peer_that_takes_nothing_is_asked_no_more_than_fits(monkeypatch:
         for _ in range(100):
             waiting += [there.checks.begin("admit", padded, 0.05) for _ in range(100)]
             await asyncio.sleep(0.005)
-        assert {await reason_of(future) for future in waiting} == {"deadline", "overloaded"}
-        assert len(there.checks._outbox) <= 2_000
+        assert {await reason_of(future) for future in waiting} <= {"deadline", "overloaded"}
+        assert there.checks._outbox == []
         assert there.checks._waiting == {}
         hold.set()
         assert await there.ask(7) == 7
