@@ -46,11 +46,13 @@ class EdgeSettings(ServiceSettings):
     # Keyed hashes of API keys are made with it; the accounts service has the same.
     key_hash_secret: SecretStr
 
-    limiter_timeout_s: float = Field(0.025, gt=0)
-    route_timeout_s: float = Field(0.05, gt=0)
-    reserve_timeout_s: float = Field(0.3, gt=0)
-    # A limiter or router that restarts is asked again within this; then its absence is dealt with.
-    check_patience_s: float = Field(0.5, ge=0)
+    # Many times what an answer takes. Shorter ones turn a moment without processor time into refusals, and the
+    # questions asked again into more load.
+    limiter_timeout_s: float = Field(0.1, gt=0)
+    route_timeout_s: float = Field(0.25, gt=0)
+    reserve_timeout_s: float = Field(0.5, gt=0)
+    # A router or ledger that restarts is asked again within this; then its absence is dealt with.
+    check_patience_s: float = Field(1.0, ge=0)
     # The longest a request waits for a rate-limited provider before it goes on to the next.
     provider_wait_s: float = Field(5.0, ge=0)
     # Silence after which a stream gets a comment line.
