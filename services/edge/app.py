@@ -82,5 +82,7 @@ def build(settings: EdgeSettings) -> Service:
     hot = {"/v1/chat/completions": ChatEndpoint("chat", "openai_chat", openai_chat, parts)}
     http = settings.http
     public = PublicApp(hot, reads, telemetry.tracing)
-    service.add(HttpServer(public, http.host, http.port, share_port=http.share_port, http="httptools"))
+    service.add(
+        HttpServer(public, http.host, http.port, share_port=http.share_port, http="httptools", proxy_headers=False)
+    )
     return service
