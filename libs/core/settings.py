@@ -44,6 +44,8 @@ class KafkaSettings(Part):
     request_timeout_ms: int = Field(40_000, ge=1_000)
     # How long a crashed consumer's records wait before another takes them over.
     session_timeout_ms: int = Field(10_000, ge=1_000)
+    # How long a request for records waits at the broker for some to come.
+    fetch_max_wait_ms: int = Field(500, ge=10)
     spool_dir: Path = Path("build/spool")
 
 

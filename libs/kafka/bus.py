@@ -25,8 +25,9 @@ from libs.kafka.subscription import Subscription
 from libs.kafka.table import Table
 from libs.ops.telemetry import Telemetry
 
-# FastStream's own lines repeat what the chain says; what the chain cannot see (a refused commit) is an error there.
-_faststream_log = logging.getLogger("faststream")
+# FastStream's own logger prints past ours. Its notes repeat what the chain says; a refused commit is worth a line.
+_faststream_log = logging.getLogger("kenari.kafka.faststream")
+_faststream_log.setLevel(logging.WARNING)
 
 _MEASURE_S = 1.0
 _STOP_S = 8.0

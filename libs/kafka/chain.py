@@ -15,7 +15,7 @@ from aiokafka import ConsumerRecord as Record
 from aiokafka import TopicPartition
 
 from libs.core.clock import Clock, SystemClock
-from libs.core.errors import Permanent
+from libs.core.errors import Permanent, Transient
 from libs.core.retry import backoff
 from libs.events.base import EventData, Heartbeat
 from libs.events.topics import Topic
@@ -232,9 +232,7 @@ class Chain:
             return True
         try:
             await self._patiently(topic, lambda: self._dead.bury(record, error, attempts, first_failed_ms))
-        except Exception as failure:
-            if not is_transient(failure):
-                raise
+        except Transient as failure:
             return self._hold(failure)
         item.done = True
         self._count(record, "dead")

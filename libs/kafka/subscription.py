@@ -30,6 +30,7 @@ log = logging.getLogger("kenari.kafka")
 _REBALANCE_GRACE_S = 60.0
 # An empty poll of a batch costs this wait twice in FastStream, so it bounds the delay of a lone record.
 _BATCH_WAIT_MS = 50
+_RESTARTS = 10
 
 
 class Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -76,6 +77,7 @@ class Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
             max_records=max_records,
             batch_timeout_ms=_BATCH_WAIT_MS,
             session_timeout_ms=settings.session_timeout_ms,
+            fetch_max_wait_ms=settings.fetch_max_wait_ms,
             max_poll_interval_ms=int(retry.longest_s * 1000),
             heartbeat_interval_ms=min(1_000, settings.session_timeout_ms // 3),
             listener=self,
@@ -107,6 +109,10 @@ class Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
         consumer = self._consumer
         if consumer is None:
             return
+        if self._stopped is None and (restarts := len(self._subscriber.tasks) - 1) >= _RESTARTS:
+            # What the client itself cannot read (a header's name that is no text) fails before any guard of ours,
+            # and FastStream starts its loop again at once, for ever.
+            self._stop(f"its consume task failed {restarts} times")
         for partition in consumer.assignment():
             with contextlib.suppress(TimeoutError, KafkaError):
                 position = await asyncio.wait_for(consumer.position(partition), 0.2)
@@ -183,16 +189,21 @@ class Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
             for partition in resting:
                 consumer.seek(partition, done.again[partition])
         if done.stop is not None:
-            if self._stopped is None:
-                log.critical("consumer stopped", extra={"topic": self.topic, "reason": done.stop})
-            self._stopped = done.stop
-            self._stopped_gauge.set(1)
-            self._rest(set(assignment))
+            self._stop(done.stop)
         elif resting:
             log.warning("waiting", extra={"topic": self.topic, "count": len(resting), "reason": done.why})
             self._held.update(dict.fromkeys(resting, done.why))
             self._rest(resting)
             asyncio.get_running_loop().call_later(self._retry.pause_s, self._resume, resting)
+
+    def _stop(self, why: str) -> None:
+        """Touch nothing more until people have looked and started the service again."""
+        if self._stopped is None:
+            log.critical("consumer stopped", extra={"topic": self.topic, "reason": why})
+        self._stopped = why
+        self._stopped_gauge.set(1)
+        if self._consumer is not None:
+            self._rest(set(self._consumer.assignment()))
 
     def _rest(self, partitions: set[TopicPartition]) -> None:
         if self._consumer is not None:

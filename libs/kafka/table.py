@@ -106,6 +106,7 @@ class Table(Generic[T]):
                 auto_offset_reset="earliest",
                 metadata_max_age_ms=60_000,
                 request_timeout_ms=self._settings.request_timeout_ms,
+                fetch_max_wait_ms=self._settings.fetch_max_wait_ms,
             )
             try:
                 await self._read(consumer)

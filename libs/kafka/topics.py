@@ -11,7 +11,7 @@ from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, TopicAlreadyExistsError, for_code
 
 from libs.core.errors import ConfigError
 from libs.events.topics import ALL, Keep, Topic
@@ -54,9 +54,7 @@ async def apply(bootstrap: str, topics: Iterable[Topic] = ALL, *, replication: i
         _check_partitions(wanted, present)
         wrong = await _differences(admin, [topic for topic in wanted if topic.name in present])
         if wrong:
-            await admin.alter_configs(
-                [ConfigResource(ConfigResourceType.TOPIC, topic.name, config(topic)) for topic in wrong]
-            )
+            await _correct(admin, wrong)
         return [f"created {topic.name}" for topic in missing] + [f"corrected {topic.name}" for topic in wrong]
     finally:
         await admin.close()
@@ -95,6 +93,15 @@ async def _create(admin: AIOKafkaAdminClient, topics: Sequence[Topic], replicati
         error = for_code(code)
         if code != 0 and error is not TopicAlreadyExistsError:
             raise ConfigError(f"{name} cannot be created: {error.__name__} {rest[0] if rest else ''}".rstrip())
+
+
+async def _correct(admin: AIOKafkaAdminClient, topics: Iterable[Topic]) -> None:
+    resources = [ConfigResource(ConfigResourceType.TOPIC, topic.name, config(topic)) for topic in topics]
+    try:
+        await admin.alter_configs(resources)
+    except IncompatibleBrokerVersion as error:
+        names = ", ".join(topic.name for topic in topics)
+        raise ConfigError(f"this broker cannot change the settings of a topic that exists: {names}") from error
 
 
 def _partition_faults(topics: Iterable[Topic], present: dict[str, int]) -> list[str]:

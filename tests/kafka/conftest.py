@@ -145,7 +145,9 @@ async def make_corner(bootstrap: str, directory: Path) -> Corner:
     topic = Topic(f"{service}.things.v1", service, "key", 3, Keep.TIME, 3_600_000, "of a test")
     table = replace(topic, name=f"{service}.table.v1", partitions=1, keep=Keep.LATEST_PER_KEY, retention_ms=-1)
     await apply(bootstrap, [topic, table, dead_topic(service), retry_topic(service)])
-    settings = KafkaSettings(bootstrap=bootstrap, session_timeout_ms=2_000, spool_dir=directory / "spool")
+    settings = KafkaSettings(
+        bootstrap=bootstrap, session_timeout_ms=2_000, fetch_max_wait_ms=100, spool_dir=directory / "spool"
+    )
     return Corner(bootstrap, service, settings, Telemetry(service, TelemetrySettings()), topic, table)
 
 

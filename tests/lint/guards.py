@@ -10,11 +10,15 @@ CATCH_ALL = frozenset({"Exception", "BaseException"})
 
 # Every guard that must outlive any error, as "path::function", and why. One that guards nothing is an error.
 ALLOWED: Mapping[str, str] = {
+    "libs/kafka/chain.py::Chain._handle": "a batch that fails for any reason is handled record by record",
+    "libs/kafka/chain.py::Chain._handle_one": "any error of a handler ends as a retry, a wait or a dead letter",
+    "libs/kafka/subscription.py::Subscription._on_message": "a fault of the chain must not read a record in a loop",
     "libs/rpc/checks/server.py::CheckServer._guarded": "a broken message must not end a stream that all requests share",
     "libs/rpc/guard.py::Guard._call": "the outermost guard of a call: the caller gets INTERNAL without the text",
     "libs/rpc/guard.py::Guard._streaming.guarded": "the outermost guard of a stream: gRPC would tell the text",
     "libs/service/component.py::Periodic._loop": "a job that died would be missed only when its work is",
     "libs/service/service.py::Service._stop_part": "the parts stopped after a broken one still have something to flush",
+    "services/ledger/shards.py::Shard._run": "a batch that breaks must not end the queue of many accounts",
 }
 
 
