@@ -7,8 +7,8 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from libs.core.errors import KenariError
 from libs.db.database import Database
+from libs.db.errors import DatabaseAwayError
 from libs.ops.telemetry import Telemetry
 from services.ledger.domain.calls import Credit, InvalidCallError, NotDoneError, Release, Settle, Settled
 from services.ledger.domain.descriptor import Signer
@@ -112,8 +112,10 @@ class Ledger:
     async def _priced(self, job: Job, price_version: str) -> None:
         try:
             job.price = await self._prices.load(price_version)
-        except KenariError as error:
+        except NotDoneError as error:
             self._fail(job, error.reason)
+        except DatabaseAwayError:
+            self._fail(job, "unavailable")
         else:
             self._shards.put(job)
 

@@ -20,7 +20,7 @@ from libs.events.ledger import AccountState, Credited, HoldExpired
 from libs.events.topics import LEDGER_ENTRIES, LEDGER_STATES
 from libs.kafka.outbox import put
 from libs.ops.tracing import current_traceparent
-from services.ledger.batch import FINISH_COLUMNS, RESERVE_COLUMNS
+from services.ledger.batch import POST, literal
 from services.ledger.domain.calls import Credit, RefusedError, Settle, request_ms
 from services.ledger.domain.pricing import Price
 
@@ -28,7 +28,6 @@ SOURCE = "ledger"
 PARTITIONED = ("hold", "transfer", "usage_row", "outbox")
 
 _DAY_MS = 86_400_000
-_POST = f"select * from post_batch({', '.join(f'${n + 1}' for n in range(7 + FINISH_COLUMNS + RESERVE_COLUMNS))})"
 
 Ref = tuple[str, int]
 
@@ -56,7 +55,7 @@ class PostingLine:
 
     async def post(self, columns: tuple[Any, ...]) -> Any:
         """Post one batch (see ``post_batch`` in the migrations) and return its result columns."""
-        return await self._session.fetchrow(_POST, *columns)
+        return await self._session.fetchrow(POST, *columns)
 
     async def close(self) -> None:
         await self._session.close()
@@ -127,9 +126,10 @@ class Store:
         """Those of the settlements that are not in the books word for word, in order."""
         async with self._database.connection() as conn:
             settled = await conn.fetchval(
-                "select already_settled($1, $2, $3, $4)", [request_ms(call.request_id) // _DAY_MS for call in calls],
-                [call.request_id for call in calls], [call.line for call in calls],
-                [call.content_hash() for call in calls],
+                "select already_settled($1::text::int4[], $2::text::uuid[], $3::text::int4[], $4::text::uuid[])",
+                literal([request_ms(call.request_id) // _DAY_MS for call in calls], "int4"),
+                literal([call.request_id for call in calls], "uuid"), literal([call.line for call in calls], "int4"),
+                literal([call.content_hash() for call in calls], "uuid"),
             )
         known = set(settled)
         return [call for position, call in enumerate(calls, 1) if position not in known]

@@ -51,7 +51,7 @@ class Reserve(msgspec.Struct, frozen=True, gc=False):
         if not (0 <= self.input_tokens <= _INT32 and 0 < self.max_tokens <= _INT32):
             raise InvalidCallError("token counts are out of range")
 
-    def content_hash(self) -> bytes:
+    def content_hash(self) -> str:
         """The same for every retry of this call, another for any other call."""
         return _digest(
             f"{self.account_id}|{self.key_id}|{self.endpoint}|{self.model}|{self.price_version}"
@@ -90,7 +90,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False):
         if self.billing_kind not in BILLING_KINDS or self.outcome not in OUTCOMES:
             raise InvalidCallError("unknown billing kind or outcome")
 
-    def content_hash(self) -> bytes:
+    def content_hash(self) -> str:
         """The same for the call and the event that report one settlement, another for any other."""
         return _digest(
             f"{self.account_id}|{self.model}|{self.price_version}|{self.billing_kind}|{self.outcome}"
@@ -166,7 +166,7 @@ class Credit(msgspec.Struct, frozen=True, gc=False):
         if not self.idempotency_key or not self.account_id:
             raise InvalidCallError("account and idempotency key are needed")
 
-    def content_hash(self) -> bytes:
+    def content_hash(self) -> str:
         """Of everything but the note, which may be worded anew."""
         return _digest(f"{self.account_id}|{self.amount}|{self.kind}")
 
@@ -189,5 +189,5 @@ def _check_ref(request_id: str, line: int, account_id: str) -> None:
         raise InvalidCallError("the line is out of range")
 
 
-def _digest(text: str, more: bytes = b"") -> bytes:
-    return hashlib.blake2b(text.encode() + more, digest_size=16).digest()
+def _digest(text: str, more: bytes = b"") -> str:
+    return hashlib.blake2b(text.encode() + more, digest_size=16).hexdigest()

@@ -44,7 +44,7 @@ create table hold (
     max_tokens integer not null,
     lowered boolean not null,
     price_version text not null,
-    request_hash bytea not null,
+    request_hash uuid not null,
     created_at timestamptz not null,
     expires_at timestamptz not null,
     cost bigint,
@@ -90,7 +90,7 @@ create table usage_row (
     cache_write_tokens integer not null check (cache_write_tokens >= 0),
     cost bigint not null check (cost >= 0),
     catalog bigint not null check (catalog >= 0),
-    settle_hash bytea not null,
+    settle_hash uuid not null,
     created_at timestamptz not null,
     primary key (request_id, line, day),
     check (billing_kind = 'payg' or cost = 0)
@@ -105,7 +105,7 @@ create table settle_conflict (
     account_id text collate "C" not null,
     reason text not null,
     cost bigint not null,
-    settle_hash bytea not null,
+    settle_hash uuid not null,
     at timestamptz not null default now()
 );
 
@@ -123,7 +123,7 @@ create table price_version (
 create table idem (
     scope text not null,
     key text not null,
-    request_hash bytea not null,
+    request_hash uuid not null,
     result bigint not null,
     at timestamptz not null default now(),
     primary key (scope, key)

@@ -42,9 +42,9 @@ create function post_batch(
     f_day integer[], f_request uuid[], f_line integer[], f_action smallint[], f_account text[], f_key text[],
     f_endpoint text[], f_model text[], f_vendor text[], f_price text[], f_kind text[], f_outcome text[],
     f_estimated boolean[], f_prompt integer[], f_completion integer[], f_cached integer[], f_written integer[],
-    f_cost bigint[], f_catalog bigint[], f_hash bytea[], f_started_ms bigint[], f_event bytea[], f_trace text[],
+    f_cost bigint[], f_catalog bigint[], f_hash uuid[], f_started_ms bigint[], f_event text[], f_trace text[],
     r_ms bigint[], r_request uuid[], r_line integer[], r_account text[], r_key text[], r_endpoint text[],
-    r_model text[], r_price text[], r_hash bytea[], r_asked integer[], r_full bigint[], r_least bigint[],
+    r_model text[], r_price text[], r_hash uuid[], r_asked integer[], r_full bigint[], r_least bigint[],
     r_input_tokens integer[], r_input_price bigint[], r_output_price bigint[],
     out out_f_status smallint[], out out_f_cost bigint[], out out_f_catalog bigint[], out out_f_available bigint[],
     out out_f_price text[],
@@ -74,8 +74,8 @@ declare
     v_paid bigint; v_bonus bigint; v_reserved bigint; v_cum bigint; v_blocked boolean; v_new_mark bigint;
     -- what is stored for the ids of this call
     s_state text[]; s_account text[]; s_price text[]; s_amount bigint[]; s_cost bigint[]; s_catalog bigint[];
-    s_hash bytea[];
-    k_state text[]; k_account text[]; k_price text[]; k_amount bigint[]; k_tokens integer[]; k_hash bytea[];
+    s_hash uuid[];
+    k_state text[]; k_account text[]; k_price text[]; k_amount bigint[]; k_tokens integer[]; k_hash uuid[];
     -- what is to be written
     x_state text[]; x_bonus bigint[]; x_paid bigint[];
     x_settled integer := 0; x_holds integer := 0; x_created integer := 0; x_charged integer := 0;
@@ -112,7 +112,7 @@ begin
           from unnest(f_day, f_request, f_line) with ordinality as a(day, request, line, n)
           left join hold h on h.request_id = any(f_request) and h.day between v_first and v_last
                           and h.request_id = a.request and h.line = a.line and h.day = c_epoch + a.day;
-        s_hash := array_fill(null::bytea, array[v_nf]);
+        s_hash := array_fill(null::uuid, array[v_nf]);
         -- An open hold has no usage row.
         select array_agg(a.request) into v_ids from unnest(f_request, f_action, s_state) as a(request, action, state)
          where a.action > 0 and (a.state is null or a.state = 'settled');
@@ -313,7 +313,7 @@ begin
          where a.action > 0 and a.status = 1
          order by 1, 2, 3;
         insert into outbox (topic, key, body, traceparent)
-        select p_topic, a.account, a.event, a.trace
+        select p_topic, a.account, convert_to(a.event, 'UTF8'), a.trace
           from unnest(f_account, f_event, f_trace, f_action, out_f_status) as a(account, event, trace, action, status)
          where a.action > 0 and a.status = 1;
     end if;

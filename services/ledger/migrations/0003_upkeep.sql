@@ -2,7 +2,7 @@
 -- Lock order as in post_batch. Nothing here waits for a hold: what another call has locked is being dealt with.
 
 -- status: 1 credited, 2 credited before (the balance is that of then), 3 the key stands for something else.
-create function credit(p_account text, p_amount bigint, p_kind text, p_key text, p_hash bytea, p_ref uuid, p_day integer,
+create function credit(p_account text, p_amount bigint, p_kind text, p_key text, p_hash uuid, p_ref uuid, p_day integer,
                        out status smallint, out balance bigint, out paid_in_total bigint, out version bigint)
 language plpgsql as $$
 declare
@@ -93,7 +93,7 @@ begin
 end $$;
 
 -- Positions of settlements that are in the books already, word for word.
-create function already_settled(p_day integer[], p_request uuid[], p_line integer[], p_hash bytea[]) returns integer[]
+create function already_settled(p_day integer[], p_request uuid[], p_line integer[], p_hash uuid[]) returns integer[]
 language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     v_first date;

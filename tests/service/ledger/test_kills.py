@@ -113,7 +113,7 @@ async def _open_accounts(postgres: Postgres, dsn: str, accounts: list[str]) -> N
     )
     for account in accounts:
         await conn.execute(
-            "select credit($1, $2, 'top_up', $1, '\\x00', gen_random_uuid(), (utc_day() - date '1970-01-01'))",
+            "select credit($1, $2, 'top_up', $1, gen_random_uuid(), gen_random_uuid(), utc_day() - date '1970-01-01')",
             account, CREDIT,
         )
     await conn.close()

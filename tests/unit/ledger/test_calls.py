@@ -1,5 +1,6 @@
 """Calls know when they are the same and when they make no sense; one batch is one statement's columns."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from libs.core.ids import uuid7_hex
 from libs.events.base import decode
 from libs.events.ledger import UsageSettled
-from services.ledger.batch import FINISH_COLUMNS, RESERVE_COLUMNS, Batch
+from services.ledger.batch import POST, Batch, literal
 from services.ledger.domain.calls import InvalidCallError, Release
 from services.ledger.domain.pricing import Price
 from services.ledger.job import Call
@@ -53,24 +54,30 @@ def test_a_batch_groups_by_account_and_keeps_order_inside() -> None:
     batch = Batch([Heard(call) for call in calls], charge_interrupted=False)
     columns = batch.columns(120_000, 300_000)
 
-    accounts, paying, finish_end, reserve_end = columns[:4]
-    assert (accounts, paying) == (["a", "b", "c"], ["a", "b"])
-    assert (finish_end, reserve_end) == ([1, 3, 4], [1, 2, 2])
+    assert columns[:4] == ('{"a","b","c"}', '{"a","b"}', "{1,3,4}", "{1,2,2}")
     assert [made.call for made in batch.finishes] == [calls[1], calls[2], calls[4], calls[5]]
     assert [made.call for made in batch.reserves] == [calls[3], calls[0]]
-    assert len(columns) == 7 + FINISH_COLUMNS + RESERVE_COLUMNS
-    assert {len(column) for column in columns[7 : 7 + FINISH_COLUMNS]} == {4}
-    assert {len(column) for column in columns[7 + FINISH_COLUMNS :]} == {2}
+    assert len(columns) == POST.count("$")
+    assert columns[10] == "{1,1,0,1}"
+    assert columns[11] == '{"a","b","b","c"}'
+    assert columns[33] == '{"a","b"}'
 
 
 def test_the_event_of_a_settlement_is_what_its_model_says() -> None:
-    columns = Batch([Heard(settle())], charge_interrupted=False).columns(1, 1)
+    batch = Batch([Heard(settle())], charge_interrupted=False)
 
-    event = decode(columns[7 + FINISH_COLUMNS - 2][0])
+    (text,) = [column for column in batch.columns(1, 1) if UsageSettled.TYPE in str(column)]
 
+    event = decode(re.sub(r"\\(.)", r"\1", text.removeprefix('{"').removesuffix('"}')).encode())
     told = UsageSettled.model_validate(event.data)
     assert set(event.data) == set(UsageSettled.model_fields)
     assert (event.type, told.cost_micro_idr) == (UsageSettled.TYPE, 10 * 2_000 + 5 * 8_000)
+
+
+def test_texts_in_arrays_are_quoted_and_numbers_are_not() -> None:
+    assert literal(["a", "", "{b,c}", 'd"e', "f\\g"], "text") == '{"a","","{b,c}","d\\"e","f\\\\g"}'
+    assert literal([1, None, 3], "int8") == "{1,NULL,3}"
+    assert literal([], "text") == literal([], "int4") == "{}"
 
 
 def test_a_call_too_large_for_the_books_is_left_out_of_its_batch() -> None:
