@@ -28,8 +28,6 @@ from services.ledger.service import Ledger
 from services.ledger.settings import LedgerSettings
 from services.ledger.store import Store
 
-_DAY_S = 86_400.0
-
 
 def read_settings() -> LedgerSettings:
     """The environment's settings; raise ConfigError."""
@@ -60,7 +58,6 @@ def build(settings: LedgerSettings) -> Service:
     service.add(Periodic("sweep", settings.sweep_every_s, jobs.sweep, telemetry))
     service.add(Periodic("measure", settings.measure_every_s, jobs.measure, telemetry))
     service.add(Periodic("check-quick", settings.reconcile_every_s, jobs.check_quick, telemetry))
-    service.add(Periodic("check-all", _DAY_S, jobs.check_all, telemetry))
 
     server = RpcServer(settings.rpc, telemetry)
     server.register(ledger_pb2_grpc.add_LedgerServicer_to_server, LedgerRpc(ledger, Reads(database), telemetry), NAME)

@@ -53,7 +53,7 @@ class Jobs:
             self._default_rows.labels(table).set(rows)
 
     async def tend_days(self) -> None:
-        """Make the coming days' partitions, drop those out of keeping, close past days."""
+        """Make the coming days' partitions, drop those out of keeping, close past days and then check everything."""
         made = await self._store.make_partitions(self._keep.ahead_days)
         if made:
             log.info("partitions made", extra={"count": made})
@@ -62,7 +62,9 @@ class Jobs:
         ):
             for name in await self._store.drop_partitions(table, self._today() - timedelta(days=days)):
                 log.info("partition dropped", extra={"reason": name})
-        await self._store.close_days()
+        # One process closes a day, and so one process a day reads all the books.
+        if await self._store.close_days():
+            await self.check_all()
 
     async def check_quick(self) -> None:
         """Ask the invariants that cost little."""

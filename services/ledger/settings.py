@@ -15,7 +15,7 @@ class QueueSettings(Part):
     """How calls wait for the commit under way."""
 
     # Batches under way at the same time; all calls of one account meet in one of them.
-    shards: int = Field(2, ge=1, le=16)
+    shards: int = Field(1, ge=1, le=16)
     max_batch: int = Field(256, ge=1, le=1_000)
     per_account: int = Field(2_000, ge=1)
 
