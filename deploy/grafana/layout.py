@@ -14,7 +14,7 @@ Kind = Literal["timeseries", "stat", "table"]
 WIDTH = 24
 _HEIGHTS: dict[Kind, int] = {"timeseries": 7, "stat": 4, "table": 7}
 # As provisioned in deploy/grafana/provisioning.
-_DATASOURCE = {"type": "prometheus", "uid": "prometheus"}
+DATASOURCE = {"type": "prometheus", "uid": "prometheus"}
 _SCHEMA = 41
 
 
@@ -109,14 +109,14 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
         "type": panel.kind,
         "title": panel.title,
         "description": panel.about,
-        "datasource": _DATASOURCE,
+        "datasource": DATASOURCE,
         "gridPos": place,
         "fieldConfig": {"defaults": defaults, "overrides": []},
         "options": _OPTIONS[panel.kind],
         "targets": [
             {
                 "refId": chr(ord("A") + place),
-                "datasource": _DATASOURCE,
+                "datasource": DATASOURCE,
                 "expr": query.expr,
                 "legendFormat": query.legend,
                 "instant": instant,

@@ -23,9 +23,6 @@ class PublicApp:
         self._hot = hot
         self._rest = rest
         self._tracing = tracing
-        self._traced = {
-            route.path for route in rest.routes if isinstance(route, Route) and route.path.startswith("/v1")
-        }
         self._rest_methods = {route.path: route.methods or set() for route in rest.routes if isinstance(route, Route)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,12 +45,15 @@ class PublicApp:
         scope = exchange.scope
         scope["state"] = {"exchange": exchange}
         sending = _with_ids(exchange, send)
-        if scope["path"] not in self._traced:
+        if not scope["path"].startswith("/v1"):
             await self._rest(scope, exchange.receive, sending)
             return
-        with self._tracing.serve(f"{scope['method']} {scope['path']}", exchange.header(b"traceparent")) as span:
+        with self._tracing.serve(scope["method"], exchange.header(b"traceparent")) as span:
             await self._rest(scope, exchange.receive, sending)
             exchange.describe(span)
+            if span is not None and (route := scope.get("route")) is not None:
+                # Not the path itself: it can be anything, and names are for counting.
+                span.update_name(f"{scope['method']} {route.path}")
 
     async def _preflight(self, exchange: Exchange) -> None:
         asked = exchange.header(b"access-control-request-headers")

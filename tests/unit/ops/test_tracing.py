@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from libs.core.errors import Transient
 from libs.core.settings import TelemetrySettings
 from libs.ops.tracing import Tracing, current_trace_id, current_traceparent
 
@@ -179,3 +180,34 @@ def test_a_collector_that_never_answers_holds_up_the_end_for_seconds_only() -> N
         started = time.monotonic()
         tracing.shutdown()
         assert time.monotonic() - started < 8
+
+
+def test_a_request_that_says_not_sampled_is_obeyed(tracing: Tracing, spans: Path) -> None:
+    with tracing.serve("GET /", f"00-{TRACE}-{SPAN}-00") as span:
+        assert span is None
+    tracing.shutdown()
+    assert rows(spans) == []
+
+
+@pytest.mark.parametrize("incoming", [None, "", "00-x-y-01", f"00-{'0' * 32}-{SPAN}-01"])
+def test_a_request_without_a_readable_trace_starts_one(tracing: Tracing, spans: Path, incoming: str | None) -> None:
+    with tracing.serve("GET /", incoming):
+        pass
+    tracing.shutdown()
+    (row,) = rows(spans)
+    assert (row["parent_id"], row["kind"]) == (None, "server")
+
+
+def test_a_request_in_a_trace_goes_on_with_it(tracing: Tracing, spans: Path) -> None:
+    with tracing.serve("GET /", SAMPLED):
+        pass
+    tracing.shutdown()
+    assert rows(spans)[0]["parent_id"] == SPAN
+
+
+def test_a_failed_span_names_the_reason_and_not_the_text(tracing: Tracing, spans: Path) -> None:
+    with pytest.raises(Transient), tracing.root("call"):
+        raise Transient("what was said", reason="broker_away")
+    tracing.shutdown()
+    (row,) = rows(spans)
+    assert (row["status"], row["attributes"]) == ("error", {"error.type": "broker_away"})
