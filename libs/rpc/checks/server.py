@@ -80,6 +80,11 @@ class _Replies:
         return items
 
 
+def _cancel(tasks: "set[asyncio.Task[None]]") -> None:
+    for task in tasks:
+        task.cancel()
+
+
 Handle = Callable[[list[Ask]], Awaitable[None]]
 
 
@@ -111,17 +116,18 @@ class CheckServer:
         try:
             await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            reading.cancel()
+            # A vanished asker ends the stream twice: by its silence, then by a cancellation, which must not reach them.
+            too_long = asyncio.get_running_loop().call_later(DRAIN_S, _cancel, handling)
             try:
-                reading.cancel()
                 if handling:
-                    await asyncio.wait(handling, timeout=DRAIN_S)
+                    await asyncio.wait(handling)
+                too_long.cancel()
                 replies.complete()
                 await asyncio.wait({writing}, timeout=1.0)
             finally:
-                tasks = [reading, writing, *handling]
-                for task in tasks:
-                    task.cancel()
-                ended = await asyncio.gather(*tasks, return_exceptions=True)
+                writing.cancel()
+                ended = await asyncio.gather(reading, writing, return_exceptions=True)
         for error in ended:
             if isinstance(error, Exception):
                 raise error

@@ -12,7 +12,7 @@ from kenari.limiter.v1 import limiter_pb2, limiter_pb2_grpc
 
 from libs.core.settings import RpcSettings, TelemetrySettings
 from libs.ops.telemetry import Telemetry
-from libs.rpc.checks import Ask, CheckClient, CheckServer
+from libs.rpc.checks import Ask, CheckClient, CheckFailedError, CheckServer
 from libs.rpc.client import RpcClient
 from libs.rpc.server import RpcServer
 
@@ -33,6 +33,17 @@ async def answer_all(asks: list[Ask]) -> None:
     """Answer each question with the number it carries."""
     for ask in asks:
         ask.answer(allowed(int(ask.question.request_id)))
+
+
+class Noting:
+    """Answers every question, noting the messages they came in."""
+
+    def __init__(self) -> None:
+        self.messages: list[list[int]] = []
+
+    async def __call__(self, asks: list[Ask]) -> None:
+        self.messages.append([int(ask.question.request_id) for ask in asks])
+        await answer_all(asks)
 
 
 class Servicer(limiter_pb2_grpc.LimiterServicer):
@@ -89,6 +100,12 @@ async def wait_until(true: Callable[[], bool], within_s: float = 10.0) -> None:
     async with asyncio.timeout(within_s):
         while not true():  # noqa: ASYNC110  # what is waited for has no event
             await asyncio.sleep(0.01)
+
+
+async def reason_of(asking: "asyncio.Future[Any] | asyncio.Task[int]") -> str:
+    with pytest.raises(CheckFailedError) as failed:
+        await asking
+    return failed.value.reason
 
 
 @asynccontextmanager

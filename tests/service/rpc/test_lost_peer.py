@@ -17,9 +17,9 @@ import pytest
 
 from deploy.local.ports import pick_free_port
 from libs.core.errors import Transient
-from libs.rpc.checks import CheckClient, CheckFailedError
+from libs.rpc.checks import Ask, CheckClient, CheckFailedError
 from libs.rpc.client import RpcClient
-from tests.service.rpc.conftest import Peer, check_client, question, telemetry, wait_until
+from tests.service.rpc.conftest import Peer, answer_all, check_client, peer, question, telemetry, wait_until
 from tests.support.tools import ROOT
 
 
@@ -202,3 +202,46 @@ async def test_unary_calls_to_a_restarted_peer_work_again(process: Process, rpc:
                 await asyncio.sleep(0.05)
 
     await asyncio.wait_for(again(), 3.0)
+
+
+ASKER = """
+import asyncio, sys
+import libs
+from libs.rpc.client import RpcClient
+from tests.service.rpc.conftest import check_client, question, telemetry, wait_until
+
+async def main():
+    checks = check_client(RpcClient(sys.argv[1], telemetry(), deadline_s=1.0))
+    await checks.start()
+    await wait_until(lambda: checks.problem() is None)
+    waiting = [checks.begin("admit", question(number), 30.0) for number in range(100)]
+    await asyncio.gather(*waiting)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_asker_costs_the_server_nothing_but_the_work_under_way(
+    caplog: pytest.LogCaptureFixture, unheard: list[dict[str, Any]]
+) -> None:
+    entered, finished = asyncio.Event(), asyncio.Event()
+
+    async def slow(asks: list[Ask]) -> None:
+        if len(asks) > 1:
+            entered.set()
+            await asyncio.sleep(0.5)
+        await answer_all(asks)
+        if len(asks) > 1:
+            finished.set()
+
+    async with peer(handle=slow) as there:
+        address = f"127.0.0.1:{there.server.port}"
+        asker = await asyncio.to_thread(subprocess.Popen, [sys.executable, "-c", ASKER, address], cwd=ROOT)
+        await asyncio.wait_for(entered.wait(), 20)
+        asker.kill()
+        await asyncio.to_thread(asker.wait)
+        await asyncio.wait_for(finished.wait(), 5)
+        assert await there.ask(1) == 1
+    gc.collect()
+    assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+    assert unheard == []

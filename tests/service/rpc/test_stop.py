@@ -14,10 +14,10 @@ from kenari.limiter.v1 import limiter_pb2
 
 from libs.core.errors import Transient
 from libs.core.settings import RpcSettings
-from libs.rpc.checks import Ask, CheckFailedError
+from libs.rpc.checks import Ask, CheckFailedError, CheckServer
 from libs.rpc.client import RpcClient
 from libs.rpc.server import RpcServer
-from tests.service.rpc.conftest import NAME, allowed, answer_all, peer, telemetry, wait_until
+from tests.service.rpc.conftest import NAME, allowed, answer_all, peer, question, telemetry, wait_until
 
 QUICKLY_S = 1.5
 
@@ -135,6 +135,37 @@ async def test_a_question_that_is_never_answered_does_not_hold_up_the_stop_for_t
         with pytest.raises(CheckFailedError) as failed:
             await asking
         assert failed.value.reason == "unavailable"
+
+
+class VanishedAsker:
+    """The context of a stream whose asker sent one message and is gone."""
+
+    def __init__(self) -> None:
+        self._batches = [limiter_pb2.CheckBatch(items=[limiter_pb2.CheckItem(id=1, timeout_ms=50, admit=question(1))])]
+
+    async def read(self) -> Any:
+        return self._batches.pop() if self._batches else grpc.aio.EOF
+
+    async def write(self, message: Any) -> None:
+        pass
+
+
+async def test_what_is_being_handled_is_finished_although_its_stream_ends_and_is_cancelled() -> None:
+    entered, finished = asyncio.Event(), asyncio.Event()
+
+    async def slow(asks: list[Ask]) -> None:
+        entered.set()
+        await asyncio.sleep(0.1)
+        finished.set()
+
+    checks = CheckServer(limiter_pb2.CheckReplies, limiter_pb2.CheckReply, slow, telemetry())
+    serving = asyncio.create_task(checks.serve(None, VanishedAsker()))  # type: ignore[arg-type]
+    await entered.wait()
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert not finished.is_set()
+    await asyncio.wait_for(finished.wait(), 1.0)
 
 
 class Watch(accounts_pb2_grpc.AccountsServicer):
