@@ -35,7 +35,10 @@ BATCH_RETRIES = CounterSpec(
     values=(("raced", "database_busy", "database_away"),),
 )
 USAGE_EVENTS = CounterSpec("kenari.ledger.usage.events", "Usage events read, by what they changed", labels=("result",))
-PRICE_MISSES = CounterSpec("kenari.ledger.price.misses", "Price versions that were not known", labels=("found",))
+PRICE_MISSES = CounterSpec(
+    "kenari.ledger.price.misses", "Price versions that were not known", labels=("found",),
+    values=(("table", "router", "nowhere"),),
+)
 DEFAULT_ROWS = GaugeSpec(
     "kenari.ledger.partitions.default_rows", "Rows in a DEFAULT partition: a day had none of its own", labels=("table",)
 )

@@ -80,6 +80,8 @@ CASES: dict[str, Case] = {
         {"kenari_ledger_conflicts_total": "0x18 1 1"}, {"kenari_ledger_conflicts_total": "0x20"}
     ),
     "HoldsOverdue": gauge("kenari_ledger_holds_overdue", 1),
+    "LedgerQueueLong": gauge('kenari_ledger_queue_length{shard="0"}', 1_001, 1_000),
+    "PricesMissing": counter('kenari_ledger_price_misses_total{found="nowhere"}'),
     "RowsWithoutPartition": gauge('kenari_ledger_partitions_default_rows{table="hold"}', 1),
 }
 
@@ -125,7 +127,7 @@ def test_an_alert_leads_to_a_heading_of_a_runbook(alert: str) -> None:
     text = (ROOT / file).read_text()
     runbook = text.partition("\n## Runbook\n")[2].partition("\n## ")[0]
     headings = re.findall(r"^### (.+)$", runbook, re.MULTILINE)
-    assert anchor in [re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    assert anchor in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
 
 
 def test_a_running_kenari_fires_nothing_about_money_events_or_tables(prometheus: PrometheusServer) -> None:

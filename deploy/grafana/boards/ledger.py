@@ -87,7 +87,7 @@ _QUEUES = Row(
             "ops",
             about="Settled: the event was first, the call had not come through.",
         ),
-        Panel("Price versions not at hand", (Query(or_zero(rate(PRICE_MISSES, _OWN)), "looked up"),), "ops"),
+        Panel("Price versions not at hand", (Query(rate(PRICE_MISSES, _OWN, by=("found",)), "{{found}}"),), "ops"),
     ),
 )
 
