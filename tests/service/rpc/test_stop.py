@@ -155,12 +155,14 @@ async def test_what_is_being_handled_is_finished_although_its_stream_ends_and_is
 
     async def slow(asks: list[Ask]) -> None:
         entered.set()
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
         finished.set()
 
     checks = CheckServer(limiter_pb2.CheckReplies, limiter_pb2.CheckReply, slow, telemetry())
     serving = asyncio.create_task(checks.serve(None, VanishedAsker()))  # type: ignore[arg-type]
     await entered.wait()
+    # By now the end of the messages is seen, and the stream waits for what is being handled.
+    await asyncio.sleep(0.02)
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
