@@ -28,7 +28,7 @@ from tests.support.stack import Postgres
 async def eventually(check: Callable[[], Awaitable[Any]], seconds: float = 30.0) -> Any:
     """Wait for a true answer."""
     async with asyncio.timeout(seconds):
-        while not (answer := await check()):
+        while not (answer := await check()):  # noqa: ASYNC110  (what is waited for is in another process)
             await asyncio.sleep(0.1)
         return answer
 
@@ -37,6 +37,7 @@ async def eventually(check: Callable[[], Awaitable[Any]], seconds: float = 30.0)
 async def publish(kafka: str) -> AsyncIterator[Callable[[Topic, str, EventData], Awaitable[None]]]:
     publisher = Publisher(KafkaSettings(bootstrap=kafka))
     await publisher.start()
+    await publisher.connected()
 
     async def send(topic: Topic, key: str, data: EventData) -> None:
         event = envelope(data, source=topic.owner, subject=key, now_ms=int(time.time() * 1000))
