@@ -25,6 +25,8 @@ from services.edge.keys import Caller
 from services.edge.settings import EdgeSettings
 
 FREE_SUFFIX = ":free"
+# Longer than any id of ours; what is longer need not travel to be unknown.
+MODEL_ID_MAX = 256
 
 
 @dataclass(slots=True)
@@ -63,6 +65,8 @@ class Admission:
 
     async def admit(self, request_id: str, caller: Caller, request: ChatRequest, endpoint: str, trace: str) -> Admitted:
         """Admit the request or raise RefusedError with the contract's status, code and headers."""
+        if len(request.model) > MODEL_ID_MAX:
+            raise refuse(400, "model_not_found", f"there is no model with an id of {len(request.model):,} characters")
         if caller.models and request.model not in caller.models:
             allowed = ", ".join(sorted(caller.models))
             raise refuse(400, "bad_request", f"this key may not use {request.model}; it may use: {allowed}")

@@ -109,8 +109,9 @@ def test_a_bad_body_is_refused_and_changes_nothing(
 
 
 @pytest.mark.rule("CHAT-065", "ERR-045")
-def test_an_unknown_model_is_a_400(system: System, person: Person) -> None:
-    answer = ask(system, person, model="no-such-model")
+@pytest.mark.parametrize("model", ["no-such-model", "x" * 100_000, "fx-oai\x00", "Modèle"])
+def test_an_unknown_model_is_a_400(system: System, person: Person, model: str) -> None:
+    answer = ask(system, person, model=model)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == answer.json()["error"]["type"] == "model_not_found"
 
