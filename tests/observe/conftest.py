@@ -17,6 +17,14 @@ from tests.support.system import System, eventually
 _WATCHED_S = 4.0
 
 
+# A busy machine must not change which calls are made.
+_PATIENT = {
+    "EDGE_LIMITER_TIMEOUT_S": "5",
+    "EDGE_ROUTE_TIMEOUT_S": "5",
+    "EDGE_RESERVE_TIMEOUT_S": "5",
+    "LIMITER_VALKEY__TIMEOUT_MS": "1000",
+}
+
 Providers = tuple[BackgroundProvider, BackgroundProvider]
 
 
@@ -30,7 +38,7 @@ def providers() -> Iterator[Providers]:
 def system(providers: Providers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     directory = tmp_path_factory.mktemp("observed")
     catalog = write_catalog(directory / "catalog.yaml", *(provider.base_url for provider in providers))
-    running = System(directory, catalog, PROVIDER_KEY)
+    running = System(directory, catalog, {**PROVIDER_KEY, **_PATIENT})
     try:
         running.start()
         yield running
