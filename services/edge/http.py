@@ -8,10 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.routing import Route
 
 from libs.ops.tracing import Tracing
 from services.edge.exchange import CORS, TEXT, Exchange, Receive, Scope, Send
+
+# Of a path nobody described: it is told 404 when it is read and 405 otherwise.
+_READING = {"GET", "HEAD"}
 
 Hot = Callable[[Exchange], Awaitable[None]]
 
@@ -23,7 +25,8 @@ class PublicApp:
         self._hot = hot
         self._rest = rest
         self._tracing = tracing
-        self._rest_methods = {route.path: route.methods or set() for route in rest.routes if isinstance(route, Route)}
+        described = rest.openapi()["paths"]
+        self._rest_methods = {path: {method.upper() for method in methods} for path, methods in described.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -35,7 +38,7 @@ class PublicApp:
             await endpoint(Exchange(scope, receive, send))
         elif method == "OPTIONS" and path.startswith("/v1"):
             await self._preflight(Exchange(scope, receive, send))
-        elif endpoint is not None or method not in self._rest_methods.get(path, ("GET", "HEAD")):
+        elif endpoint is not None or method not in self._rest_methods.get(path, _READING):
             # A POST to an unknown path is told 405 too: the usual cause is a doubled or missing /v1.
             await Exchange(scope, receive, send).respond(405, b"method not allowed", TEXT)
         else:

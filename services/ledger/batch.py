@@ -24,11 +24,45 @@ _INT64 = 2**63 - 1
 _NO_HASH = "0" * 32
 
 _FINISH = (
-    "int4", "uuid", "int4", "int2", "text", "text", "text", "text", "text", "text", "text", "text", "bool", "int4",
-    "int4", "int4", "int4", "int8", "int8", "uuid", "int8", "text", "text",
+    "int4",
+    "uuid",
+    "int4",
+    "int2",
+    "text",
+    "text",
+    "text",
+    "text",
+    "text",
+    "text",
+    "text",
+    "text",
+    "bool",
+    "int4",
+    "int4",
+    "int4",
+    "int4",
+    "int8",
+    "int8",
+    "uuid",
+    "int8",
+    "text",
+    "text",
 )
 _RESERVE = (
-    "int8", "uuid", "int4", "text", "text", "text", "text", "text", "uuid", "int4", "int8", "int8", "int4", "int8",
+    "int8",
+    "uuid",
+    "int4",
+    "text",
+    "text",
+    "text",
+    "text",
+    "text",
+    "uuid",
+    "int4",
+    "int8",
+    "int8",
+    "int4",
+    "int8",
     "int8",
 )
 _ACCOUNTS = ("text", "text", "int4", "int4")
@@ -91,8 +125,11 @@ class Batch:
         lists: tuple[list[Any], ...] = (self._accounts, self._paying, self._finish_end, self._reserve_end)
         return (
             *(literal(column, kind) for column, kind in zip(lists, _ACCOUNTS, strict=True)),
-            LEDGER_ENTRIES.name, ttl_ms, id_window_ms,
-            *_literals(self._finish_rows, _FINISH), *_literals(self._reserve_rows, _RESERVE),
+            LEDGER_ENTRIES.name,
+            ttl_ms,
+            id_window_ms,
+            *_literals(self._finish_rows, _FINISH),
+            *_literals(self._reserve_rows, _RESERVE),
         )
 
     def _build(self, jobs: Sequence[Job]) -> None:
@@ -130,21 +167,64 @@ class Batch:
         if charged.catalog > _INT64:
             raise InvalidCallError("the charge is out of range")
         ms = request_ms(call.request_id)
-        self._finish_rows.append((
-            ms // _DAY_MS, call.request_id, call.line, 2 if job.create else 1, call.account_id, call.key_id,
-            call.endpoint, call.model, call.vendor, job.price.version, call.billing_kind, call.outcome,
-            call.estimated, call.prompt_tokens, call.completion_tokens, call.cached_tokens, call.cache_write_tokens,
-            charged.cost, charged.catalog, call.content_hash(), call.started_at_ms or ms,
-            self._event(call, charged), job.trace,
-        ))
+        self._finish_rows.append(
+            (
+                ms // _DAY_MS,
+                call.request_id,
+                call.line,
+                2 if job.create else 1,
+                call.account_id,
+                call.key_id,
+                call.endpoint,
+                call.model,
+                call.vendor,
+                job.price.version,
+                call.billing_kind,
+                call.outcome,
+                call.estimated,
+                call.prompt_tokens,
+                call.completion_tokens,
+                call.cached_tokens,
+                call.cache_write_tokens,
+                charged.cost,
+                charged.catalog,
+                call.content_hash(),
+                call.started_at_ms or ms,
+                self._event(call, charged),
+                job.trace,
+            )
+        )
         self.finishes.append(job)
         self.charges.append(charged)
 
     def _add_release(self, job: Job, call: Release) -> None:
-        self._finish_rows.append((
-            request_ms(call.request_id) // _DAY_MS, call.request_id, call.line, 0, call.account_id, "", "", "", "",
-            "", "", "", False, 0, 0, 0, 0, 0, 0, _NO_HASH, 0, "", "",
-        ))
+        self._finish_rows.append(
+            (
+                request_ms(call.request_id) // _DAY_MS,
+                call.request_id,
+                call.line,
+                0,
+                call.account_id,
+                "",
+                "",
+                "",
+                "",
+                "",
+                "",
+                "",
+                False,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                _NO_HASH,
+                0,
+                "",
+                "",
+            )
+        )
         self.finishes.append(job)
         self.charges.append(None)
 
@@ -153,21 +233,44 @@ class Batch:
         worst = worst_case(job.price, call.input_tokens, call.max_tokens)
         if worst.full > _INT64:
             raise InvalidCallError("the hold is out of range")
-        self._reserve_rows.append((
-            request_ms(call.request_id), call.request_id, call.line, call.account_id, call.key_id, call.endpoint,
-            call.model, call.price_version, call.content_hash(), call.max_tokens, worst.full, worst.least,
-            call.input_tokens, worst.input_price, job.price.output,
-        ))
+        self._reserve_rows.append(
+            (
+                request_ms(call.request_id),
+                call.request_id,
+                call.line,
+                call.account_id,
+                call.key_id,
+                call.endpoint,
+                call.model,
+                call.price_version,
+                call.content_hash(),
+                call.max_tokens,
+                worst.full,
+                worst.least,
+                call.input_tokens,
+                worst.input_price,
+                job.price.output,
+            )
+        )
         self.reserves.append(job)
         self.worst.append(worst)
 
     def _event(self, call: Settle, charged: Charge) -> str:
         data = {
-            "request_id": call.request_id, "line": call.line, "account_id": call.account_id, "key_id": call.key_id,
-            "model": call.model, "vendor": call.vendor, "endpoint": call.endpoint, "billing_kind": call.billing_kind,
-            "prompt_tokens": call.prompt_tokens, "completion_tokens": call.completion_tokens,
-            "cached_tokens": call.cached_tokens, "cache_write_tokens": call.cache_write_tokens,
-            "cost_micro_idr": charged.cost, "catalog_micro_idr": charged.catalog,
+            "request_id": call.request_id,
+            "line": call.line,
+            "account_id": call.account_id,
+            "key_id": call.key_id,
+            "model": call.model,
+            "vendor": call.vendor,
+            "endpoint": call.endpoint,
+            "billing_kind": call.billing_kind,
+            "prompt_tokens": call.prompt_tokens,
+            "completion_tokens": call.completion_tokens,
+            "cached_tokens": call.cached_tokens,
+            "cache_write_tokens": call.cache_write_tokens,
+            "cost_micro_idr": charged.cost,
+            "catalog_micro_idr": charged.catalog,
         }
         return encode(Envelope(uuid7_hex(), UsageSettled.TYPE, "ledger", call.account_id, self._now, data)).decode()
 

@@ -24,7 +24,9 @@ class RouterPrices:
             return None
         price = response.price
         return Price(
-            price.version, price.input, price.output,
+            price.version,
+            price.input,
+            price.output,
             price.cache_read if price.HasField("cache_read") else None,
             price.cache_write if price.HasField("cache_write") else None,
         )

@@ -36,7 +36,21 @@ class UsageReader:
 
 def _settle(said: UsageRecorded) -> Settle:
     return Settle(
-        said.request_id, said.line, said.account_id, said.key_id, said.endpoint, said.model, said.vendor,
-        said.price_version, said.billing_kind, said.outcome, said.prompt_tokens, said.completion_tokens,
-        said.cached_tokens, said.cache_write_tokens, said.estimated, said.descriptor, said.started_at_ms,
+        said.request_id,
+        said.line,
+        said.account_id,
+        said.key_id,
+        said.endpoint,
+        said.model,
+        said.vendor,
+        said.price_version,
+        said.billing_kind,
+        said.outcome,
+        said.prompt_tokens,
+        said.completion_tokens,
+        said.cached_tokens,
+        said.cache_write_tokens,
+        said.estimated,
+        said.descriptor,
+        said.started_at_ms,
     )

@@ -31,7 +31,9 @@ _MOVED = """
 
 ALL: tuple[Invariant, ...] = (
     Invariant(
-        "reserved", "what a wallet has reserved is the sum of its open holds", True,
+        "reserved",
+        "what a wallet has reserved is the sum of its open holds",
+        True,
         """select coalesce(w.account_id, h.account_id) as account_id, w.reserved, h.held
            from (select * from wallet where reserved <> 0) w
            full join (select account_id, sum(amount) as held from hold where state = 'open' group by 1) h
@@ -39,17 +41,23 @@ ALL: tuple[Invariant, ...] = (
            where coalesce(w.reserved, 0) <> coalesce(h.held, 0)""",
     ),
     Invariant(
-        "overdue", "no hold is open more than 30 s past its life", True,
+        "overdue",
+        "no hold is open more than 30 s past its life",
+        True,
         """select request_id, line, account_id, expires_at from hold
            where state = 'open' and expires_at < now() - interval '30 seconds'""",
     ),
     Invariant(
-        "default_partitions", "every row found the partition of its day", True,
+        "default_partitions",
+        "every row found the partition of its day",
+        True,
         """select 'hold' as rows_in from hold_default union all select 'transfer' from transfer_default
            union all select 'usage_row' from usage_row_default union all select 'outbox' from outbox_default""",
     ),
     Invariant(
-        "entries", "a wallet is its last closing balance and the transfers since", False,
+        "entries",
+        "a wallet is its last closing balance and the transfers since",
+        False,
         f"""with since as ({_MOVED}
                 where t.booked_at >= coalesce((select max(day) + 1 from balance_closed), 'epoch')::timestamp
                                      at time zone 'UTC' group by 1),
@@ -64,7 +72,9 @@ ALL: tuple[Invariant, ...] = (
                   (coalesce(c.paid, 0) + coalesce(s.paid, 0), coalesce(c.bonus, 0) + coalesce(s.bonus, 0))""",
     ),
     Invariant(
-        "closings", "closing balances are all transfers up to their day", False,
+        "closings",
+        "closing balances are all transfers up to their day",
+        False,
         f"""with closed as (select distinct on (account_id) account_id, paid, bonus from balance_day
                             order by account_id, day desc),
             booked as ({_MOVED}
@@ -75,21 +85,27 @@ ALL: tuple[Invariant, ...] = (
             where (c.paid, c.bonus) is distinct from (b.paid, b.bonus)""",
     ),
     Invariant(
-        "spend", "the running total of PAYG spend is the sum of usage transfers", False,
+        "spend",
+        "the running total of PAYG spend is the sum of usage transfers",
+        False,
         """select coalesce(w.account_id, t.account_id) as account_id, w.payg_cum, t.spent
            from wallet w full join (select account_id, sum(amount) as spent from transfer where kind = 'usage'
                                     group by 1) t on t.account_id = w.account_id
            where coalesce(w.payg_cum, 0) <> coalesce(t.spent, 0)""",
     ),
     Invariant(
-        "marks", "spend marks rise with time and stay below the running total", False,
+        "marks",
+        "spend marks rise with time and stay below the running total",
+        False,
         """select m.scope_id, m.minute, m.cum_before from (
                select s.*, lead(s.cum_before, 1, w.payg_cum) over (partition by s.scope_id order by s.minute) as next
                from spend_mark s left join wallet w on w.account_id = s.scope_id) m
            where m.next is null or m.cum_before >= m.next""",
     ),
     Invariant(
-        "settled_once", "a settled hold has one usage row of equal cost, and a payg usage row its settled hold", False,
+        "settled_once",
+        "a settled hold has one usage row of equal cost, and a payg usage row its settled hold",
+        False,
         """select coalesce(h.request_id, u.request_id) as request_id, coalesce(h.line, u.line) as line, h.state,
                   h.cost as hold_cost, u.cost as usage_cost
            from (select * from hold where state = 'settled') h
@@ -99,7 +115,9 @@ ALL: tuple[Invariant, ...] = (
            where h.request_id is null or u.request_id is null or h.cost <> u.cost or h.account_id <> u.account_id""",
     ),
     Invariant(
-        "charged", "what a usage row cost is what was transferred for it", False,
+        "charged",
+        "what a usage row cost is what was transferred for it",
+        False,
         """select coalesce(u.request_id, t.request_id) as request_id, coalesce(u.line, t.line) as line, u.cost,
                   t.charged
            from (select * from usage_row where cost > 0) u
@@ -110,14 +128,18 @@ ALL: tuple[Invariant, ...] = (
            where u.cost is distinct from t.charged or u.account_id <> t.account_id""",
     ),
     Invariant(
-        "direction", "usage flows from a customer to revenue, credits from outside to a customer", False,
+        "direction",
+        "usage flows from a customer to revenue, credits from outside to a customer",
+        False,
         """select request_id, line, kind, debit, credit from transfer
            where not case kind when 'usage' then debit in (1, 2) and credit = 10
                                when 'top_up' then debit = 20 and credit = 1
                                when 'bonus' then debit = 30 and credit = 2 end""",
     ),
     Invariant(
-        "credits", "as many credits as idempotency keys, and all top-ups are in paid_in_total", False,
+        "credits",
+        "as many credits as idempotency keys, and all top-ups are in paid_in_total",
+        False,
         """select k.keys, t.credits, p.paid_in, t.topped_up
            from (select count(*) as keys from idem where scope = 'credit') k,
                 (select count(*) as credits, coalesce(sum(amount) filter (where kind = 'top_up'), 0) as topped_up

@@ -58,7 +58,9 @@ class Jobs:
         if made:
             log.info("partitions made", extra={"count": made})
         for table, days in (
-            ("hold", self._keep.hold_days), ("usage_row", self._keep.usage_days), ("outbox", _OUTBOX_DAYS)
+            ("hold", self._keep.hold_days),
+            ("usage_row", self._keep.usage_days),
+            ("outbox", _OUTBOX_DAYS),
         ):
             for name in await self._store.drop_partitions(table, self._today() - timedelta(days=days)):
                 log.info("partition dropped", extra={"reason": name})

@@ -43,7 +43,11 @@ class Posting:
     """
 
     def __init__(
-        self, books: Books, signer: Signer, again: Callable[[Job, str], None], settings: LedgerSettings,
+        self,
+        books: Books,
+        signer: Signer,
+        again: Callable[[Job, str], None],
+        settings: LedgerSettings,
         telemetry: Telemetry,
     ) -> None:
         self._books = books
@@ -171,7 +175,10 @@ class Posting:
         """The hold is not there: charge all the same if we once granted it."""
         granted = self._signer.read(call.descriptor)
         ours = granted is not None and (granted.request_id, granted.line, granted.account_id, granted.billing_kind) == (
-            call.request_id, call.line, call.account_id, call.billing_kind
+            call.request_id,
+            call.line,
+            call.account_id,
+            call.billing_kind,
         )
         if granted is None or not ours or job.create:
             self._fail(job, "unknown_hold")

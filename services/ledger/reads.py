@@ -94,7 +94,13 @@ class Reads:
         end = datetime.fromtimestamp(query.end + 1, UTC)
         day = timedelta(days=1)
         arguments = (
-            query.account_id, start, end, (start - day).date(), (end + day).date(), query.model, query.key_id,
+            query.account_id,
+            start,
+            end,
+            (start - day).date(),
+            (end + day).date(),
+            query.model,
+            query.key_id,
             query.billing_kind,
         )
         async with self._database.transaction(isolation="repeatable_read", readonly=True) as conn:
@@ -102,7 +108,9 @@ class Reads:
             rows = await conn.fetch(
                 f"select {_USAGE_COLUMNS}{_LOG_WHERE} order by created_at desc, request_id desc, line desc"
                 " limit $9 offset $10",
-                *arguments, query.limit, query.page * query.limit,
+                *arguments,
+                query.limit,
+                query.page * query.limit,
             )
         return LogPage(rows, total)
 
@@ -115,14 +123,19 @@ class Reads:
         async with self._database.transaction(isolation="repeatable_read", readonly=True) as conn:
             holds = await conn.fetch(
                 "select line, state, amount, cost, max_tokens, created_at, expires_at, price_version, account_id"
-                " from hold where day = $1 and request_id = $2 order by line", day, request_id,
+                " from hold where day = $1 and request_id = $2 order by line",
+                day,
+                request_id,
             )
             usage = await conn.fetch(
                 f"select {_USAGE_COLUMNS} from usage_row where day = $1 and request_id = $2 order by line",
-                day, request_id,
+                day,
+                request_id,
             )
             transfers = await conn.fetch(
                 "select kind, seq, account_id, debit, credit, amount, booked_at from transfer"
-                " where day = $1 and request_id = $2 order by line, kind, seq", day, request_id,
+                " where day = $1 and request_id = $2 order by line, kind, seq",
+                day,
+                request_id,
             )
         return RequestBooks(holds, usage, transfers)

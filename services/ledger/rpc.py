@@ -34,7 +34,11 @@ _OUTCOMES = {
     ledger_pb2.OUTCOME_INTERRUPTED: "interrupted",
 }
 _BUCKETS = {
-    1: "paid", 2: "bonus", 10: "usage_revenue", 20: "payment_clearing", 30: "promotion_expense",
+    1: "paid",
+    2: "bonus",
+    10: "usage_revenue",
+    20: "payment_clearing",
+    30: "promotion_expense",
 }
 
 
@@ -88,7 +92,10 @@ class LedgerRpc(ledger_pb2_grpc.LedgerServicer):
     async def Credit(self, request: ledger_pb2.CreditRequest, context: Any) -> ledger_pb2.CreditResponse:
         outcome = await self._ledger.credit(
             Credit(
-                request.account_id, Micros(request.amount_micro_idr), request.idempotency_key, request.kind,
+                request.account_id,
+                Micros(request.amount_micro_idr),
+                request.idempotency_key,
+                request.kind,
                 request.note,
             )
         )
@@ -97,15 +104,22 @@ class LedgerRpc(ledger_pb2_grpc.LedgerServicer):
     async def GetBalance(self, request: ledger_pb2.GetBalanceRequest, context: Any) -> ledger_pb2.GetBalanceResponse:
         balance = await self._reads.balance(request.account_id)
         return ledger_pb2.GetBalanceResponse(
-            balance_micro_idr=balance.balance, reserved_micro_idr=balance.reserved,
+            balance_micro_idr=balance.balance,
+            reserved_micro_idr=balance.reserved,
             available_micro_idr=balance.available,
         )
 
     async def UsageLog(self, request: ledger_pb2.UsageLogRequest, context: Any) -> ledger_pb2.UsageLogResponse:
         page = await self._reads.usage_log(
             LogQuery(
-                request.account_id, request.start, request.end, request.model, request.key_id, request.billing_kind,
-                request.page, request.limit,
+                request.account_id,
+                request.start,
+                request.end,
+                request.model,
+                request.key_id,
+                request.billing_kind,
+                request.page,
+                request.limit,
             )
         )
         return ledger_pb2.UsageLogResponse(rows=[_usage_row(row) for row in page.rows], total=page.total)
@@ -130,17 +144,38 @@ class LedgerRpc(ledger_pb2_grpc.LedgerServicer):
 
 def _reserve(request: Any) -> Reserve:
     return Reserve(
-        request.request_id, request.line, request.account_id, request.key_id, request.endpoint, request.model,
-        request.price_version, request.estimated_input_tokens, request.max_tokens, request.request_hash,
+        request.request_id,
+        request.line,
+        request.account_id,
+        request.key_id,
+        request.endpoint,
+        request.model,
+        request.price_version,
+        request.estimated_input_tokens,
+        request.max_tokens,
+        request.request_hash,
     )
 
 
 def _settle(request: Any) -> Settle:
     return Settle(
-        request.request_id, request.line, request.account_id, request.key_id, request.endpoint, request.model,
-        request.vendor, request.price_version, request.billing_kind, _OUTCOMES.get(request.outcome, ""),
-        request.prompt_tokens, request.completion_tokens, request.cached_tokens, request.cache_write_tokens,
-        request.estimated, request.descriptor, request.started_at_ms,
+        request.request_id,
+        request.line,
+        request.account_id,
+        request.key_id,
+        request.endpoint,
+        request.model,
+        request.vendor,
+        request.price_version,
+        request.billing_kind,
+        _OUTCOMES.get(request.outcome, ""),
+        request.prompt_tokens,
+        request.completion_tokens,
+        request.cached_tokens,
+        request.cache_write_tokens,
+        request.estimated,
+        request.descriptor,
+        request.started_at_ms,
     )
 
 
@@ -154,20 +189,30 @@ _CALLS: dict[str, Any] = {"reserve": _reserve, "settle": _settle, "release": _re
 def _message(answer: Answer) -> Any:
     if isinstance(answer, Granted):
         granted = ledger_pb2.Granted(
-            billing_kind=answer.billing_kind, max_tokens=answer.max_tokens, lowered=answer.lowered,
-            hold_micro_idr=answer.hold, ttl_ms=answer.ttl_ms, descriptor=answer.descriptor,
+            billing_kind=answer.billing_kind,
+            max_tokens=answer.max_tokens,
+            lowered=answer.lowered,
+            hold_micro_idr=answer.hold,
+            ttl_ms=answer.ttl_ms,
+            descriptor=answer.descriptor,
             available_micro_idr=answer.available,
         )
         return ledger_pb2.ReserveResponse(granted=granted)
     if isinstance(answer, Settled):
         return ledger_pb2.SettleResponse(
-            cost_micro_idr=answer.cost, catalog_micro_idr=answer.catalog, available_micro_idr=answer.available,
-            duplicate=answer.duplicate, conflict=answer.conflict,
+            cost_micro_idr=answer.cost,
+            catalog_micro_idr=answer.catalog,
+            available_micro_idr=answer.available,
+            duplicate=answer.duplicate,
+            conflict=answer.conflict,
         )
     if isinstance(answer, Released):
         return ledger_pb2.ReleaseResponse(released=answer.released)
     denied = ledger_pb2.Denied(
-        status=answer.status, code=answer.code, message=answer.message, available_micro_idr=answer.available,
+        status=answer.status,
+        code=answer.code,
+        message=answer.message,
+        available_micro_idr=answer.available,
         worst_case_micro_idr=answer.worst_case,
     )
     return ledger_pb2.ReserveResponse(denied=denied)
@@ -175,26 +220,44 @@ def _message(answer: Answer) -> Any:
 
 def _usage_row(row: Any) -> ledger_pb2.UsageRow:
     return ledger_pb2.UsageRow(
-        request_id=row["request_id"].hex, line=row["line"], created_at=int(row["created_at"].timestamp()),
-        model=row["model"], vendor=row["vendor"], key_id=row["key_id"], billing_kind=row["billing_kind"],
-        endpoint=row["endpoint"], prompt_tokens=row["prompt_tokens"], completion_tokens=row["completion_tokens"],
-        cached_tokens=row["cached_tokens"], cache_write_tokens=row["cache_write_tokens"],
-        cost_micro_idr=row["cost"], catalog_micro_idr=row["catalog"],
+        request_id=row["request_id"].hex,
+        line=row["line"],
+        created_at=int(row["created_at"].timestamp()),
+        model=row["model"],
+        vendor=row["vendor"],
+        key_id=row["key_id"],
+        billing_kind=row["billing_kind"],
+        endpoint=row["endpoint"],
+        prompt_tokens=row["prompt_tokens"],
+        completion_tokens=row["completion_tokens"],
+        cached_tokens=row["cached_tokens"],
+        cache_write_tokens=row["cache_write_tokens"],
+        cost_micro_idr=row["cost"],
+        catalog_micro_idr=row["catalog"],
     )
 
 
 def _hold_row(row: Any) -> ledger_pb2.HoldRow:
     return ledger_pb2.HoldRow(
-        line=row["line"], state=row["state"], amount_micro_idr=row["amount"], cost_micro_idr=row["cost"] or 0,
-        max_tokens=row["max_tokens"], created_at_ms=_ms(row["created_at"]), expires_at_ms=_ms(row["expires_at"]),
-        price_version=row["price_version"], account_id=row["account_id"],
+        line=row["line"],
+        state=row["state"],
+        amount_micro_idr=row["amount"],
+        cost_micro_idr=row["cost"] or 0,
+        max_tokens=row["max_tokens"],
+        created_at_ms=_ms(row["created_at"]),
+        expires_at_ms=_ms(row["expires_at"]),
+        price_version=row["price_version"],
+        account_id=row["account_id"],
     )
 
 
 def _transfer_row(row: Any) -> ledger_pb2.TransferRow:
     return ledger_pb2.TransferRow(
-        kind=row["kind"], seq=row["seq"], debit=_side(row["account_id"], row["debit"]),
-        credit=_side(row["account_id"], row["credit"]), amount_micro_idr=row["amount"],
+        kind=row["kind"],
+        seq=row["seq"],
+        debit=_side(row["account_id"], row["debit"]),
+        credit=_side(row["account_id"], row["credit"]),
+        amount_micro_idr=row["amount"],
         booked_at_ms=_ms(row["booked_at"]),
     )
 

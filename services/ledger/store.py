@@ -82,7 +82,11 @@ class Store:
             await conn.execute(
                 "insert into price_version (version, input, output, cache_read, cache_write)"
                 " values ($1, $2, $3, $4, $5) on conflict do nothing",
-                price.version, price.input, price.output, price.cache_read, price.cache_write,
+                price.version,
+                price.input,
+                price.output,
+                price.cache_read,
+                price.cache_write,
             )
         kept = await self.price(price.version)
         assert kept is not None
@@ -94,15 +98,24 @@ class Store:
         now_ms = self._clock.now_ms()
         async with self._database.transaction() as conn:
             row = await conn.fetchrow(
-                "select * from credit($1, $2, $3, $4, $5, $6, $7)", call.account_id, call.amount, call.kind,
-                call.idempotency_key, call.content_hash(), ref, request_ms(ref) // _DAY_MS,
+                "select * from credit($1, $2, $3, $4, $5, $6, $7)",
+                call.account_id,
+                call.amount,
+                call.kind,
+                call.idempotency_key,
+                call.content_hash(),
+                ref,
+                request_ms(ref) // _DAY_MS,
             )
             if row["status"] == 3:
                 raise RefusedError("the idempotency key stands for another credit", reason="already_exists")
             if row["status"] == 1:
                 credited = Credited(
-                    ref=ref, account_id=call.account_id, kind=call.kind,
-                    amount_micro_idr=call.amount, balance_micro_idr=row["balance"],
+                    ref=ref,
+                    account_id=call.account_id,
+                    kind=call.kind,
+                    amount_micro_idr=call.amount,
+                    balance_micro_idr=row["balance"],
                 )
                 state = _state(call.account_id, row["version"], row["paid_in_total"])
                 trace = current_traceparent()
@@ -117,8 +130,11 @@ class Store:
             return []
         async with self._database.connection() as conn:
             gone = await conn.fetchval(
-                "select touch_holds($1, $2, $3, $4)", [request_ms(request) // _DAY_MS for request, _ in holds],
-                [request for request, _ in holds], [line for _, line in holds], ttl_ms,
+                "select touch_holds($1, $2, $3, $4)",
+                [request_ms(request) // _DAY_MS for request, _ in holds],
+                [request for request, _ in holds],
+                [line for _, line in holds],
+                ttl_ms,
             )
         return [holds[position - 1] for position in gone]
 
@@ -128,7 +144,8 @@ class Store:
             settled = await conn.fetchval(
                 "select already_settled($1::text::int4[], $2::text::uuid[], $3::text::int4[], $4::text::uuid[])",
                 literal([request_ms(call.request_id) // _DAY_MS for call in calls], "int4"),
-                literal([call.request_id for call in calls], "uuid"), literal([call.line for call in calls], "int4"),
+                literal([call.request_id for call in calls], "uuid"),
+                literal([call.line for call in calls], "int4"),
                 literal([call.content_hash() for call in calls], "uuid"),
             )
         known = set(settled)
@@ -141,7 +158,9 @@ class Store:
             rows = await conn.fetch("select * from expire_holds($1)", accounts)
             for row in rows:
                 expired = HoldExpired(
-                    request_id=row["request_id"].hex, line=row["line"], account_id=row["account_id"],
+                    request_id=row["request_id"].hex,
+                    line=row["line"],
+                    account_id=row["account_id"],
                     amount_micro_idr=row["amount"],
                 )
                 event = envelope(expired, source=SOURCE, subject=expired.account_id, now_ms=now_ms)
@@ -176,7 +195,8 @@ class Store:
             names = await conn.fetch(
                 "select inhrelid::regclass::text as name from pg_inherits where inhparent = $1::regclass"
                 " and inhrelid::regclass::text < $2 and inhrelid::regclass::text ~ '_[0-9]{8}$' order by 1",
-                table, f"{table}_{older_than:%Y%m%d}",
+                table,
+                f"{table}_{older_than:%Y%m%d}",
             )
         for row in names:
             async with self._database.transaction() as conn:

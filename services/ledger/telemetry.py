@@ -3,11 +3,15 @@
 from libs.ops.metrics import SIZES, CounterSpec, GaugeSpec, HistogramSpec
 
 RESERVATIONS = CounterSpec(
-    "kenari.ledger.reservations", "Reservations by result", labels=("result",),
+    "kenari.ledger.reservations",
+    "Reservations by result",
+    labels=("result",),
     values=(("granted", "before", "no_funds", "payg_limit", "finished", "other_content", "id_time"),),
 )
 SETTLEMENTS = CounterSpec(
-    "kenari.ledger.settlements", "Settlements by billing kind and result", labels=("kind", "result"),
+    "kenari.ledger.settlements",
+    "Settlements by billing kind and result",
+    labels=("kind", "result"),
     values=(("payg", "free"), ("done", "before", "conflict")),
 )
 RELEASES = CounterSpec(
@@ -27,16 +31,21 @@ EXPIRED = CounterSpec("kenari.ledger.holds.expired", "Holds that nobody finished
 QUEUE = GaugeSpec("kenari.ledger.queue.length", "Calls waiting for the next batch", labels=("shard",))
 BATCH = HistogramSpec("kenari.ledger.batch.calls", "Calls per transaction", buckets=SIZES)
 BATCH_SECONDS = HistogramSpec(
-    "kenari.ledger.batch.seconds", "Transactions of the queue, commit included",
+    "kenari.ledger.batch.seconds",
+    "Transactions of the queue, commit included",
     buckets=(0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 2),
 )
 BATCH_RETRIES = CounterSpec(
-    "kenari.ledger.batch.retries", "Batches tried again under the same ids", labels=("reason",),
+    "kenari.ledger.batch.retries",
+    "Batches tried again under the same ids",
+    labels=("reason",),
     values=(("raced", "database_busy", "database_away"),),
 )
 USAGE_EVENTS = CounterSpec("kenari.ledger.usage.events", "Usage events read, by what they changed", labels=("result",))
 PRICE_MISSES = CounterSpec(
-    "kenari.ledger.price.misses", "Price versions that were not known", labels=("found",),
+    "kenari.ledger.price.misses",
+    "Price versions that were not known",
+    labels=("found",),
     values=(("table", "router", "nowhere"),),
 )
 DEFAULT_ROWS = GaugeSpec(
@@ -47,6 +56,22 @@ BROKEN = GaugeSpec(
 )
 
 ALL = (
-    RESERVATIONS, SETTLEMENTS, RELEASES, CHARGED, CREDITED, CONFLICTS, FAILED, HOLDS_OPEN, HOLDS_OVERDUE, EXPIRED,
-    QUEUE, BATCH, BATCH_SECONDS, BATCH_RETRIES, USAGE_EVENTS, PRICE_MISSES, DEFAULT_ROWS, BROKEN,
+    RESERVATIONS,
+    SETTLEMENTS,
+    RELEASES,
+    CHARGED,
+    CREDITED,
+    CONFLICTS,
+    FAILED,
+    HOLDS_OPEN,
+    HOLDS_OVERDUE,
+    EXPIRED,
+    QUEUE,
+    BATCH,
+    BATCH_SECONDS,
+    BATCH_RETRIES,
+    USAGE_EVENTS,
+    PRICE_MISSES,
+    DEFAULT_ROWS,
+    BROKEN,
 )

@@ -133,9 +133,7 @@ def test_a_marker_that_names_no_rule_fails_the_collection(tree: Tree, marker: st
     assert f"tests/test_a.py::test_a: {fault}" in output
 
 
-def test_the_command_says_so_when_a_test_file_does_not_import(
-    tree: Tree, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_so_when_a_test_file_does_not_import(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     # given: a proven rule in one file, and another file that is broken
     tree.write("test_a.py", "@rule('CHAT-001')\ndef test_a(): pass\n")
     tree.pytest()

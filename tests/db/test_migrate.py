@@ -84,9 +84,7 @@ async def test_the_command_says_what_it_did_or_what_is_missing(
     assert capsys.readouterr().out == "ledger: up to date\n"
 
 
-async def test_a_wrong_password_is_one_clear_line(
-    postgres: Postgres, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_wrong_password_is_one_clear_line(postgres: Postgres, capsys: pytest.CaptureFixture[str]) -> None:
     dsn = re.sub(r":[^:@]+@", ":wrong@", await postgres.database())
 
     assert await asyncio.to_thread(main, ["ledger", "--dsn", dsn]) == 2

@@ -24,7 +24,7 @@ def second_key(system: System, person: Person) -> Person:
     return Person(person.account_id, made.key.key_id, made.secret)
 
 
-def set_status(system: System, person: Person, value: accounts_pb2.AccountStatus) -> None:
+def set_status(system: System, person: Person, value: accounts_pb2.AccountStatus.ValueType) -> None:
     with system.accounts() as accounts:
         request = accounts_pb2.SetAccountStatusRequest(account_id=person.account_id, status=value)
         accounts.SetAccountStatus(request, timeout=10)

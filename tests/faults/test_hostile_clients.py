@@ -105,7 +105,7 @@ def test_a_dead_provider_is_left_and_a_healed_one_used_again(
     first.answers(completion("from the first"))
 
     def healed() -> bool:
-        return ask(system, person).json()["choices"][0]["message"]["content"] == "from the first"
+        return bool(ask(system, person).json()["choices"][0]["message"]["content"] == "from the first")
 
     eventually(healed, within_s=10, every_s=0.3)
 

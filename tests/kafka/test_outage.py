@@ -157,7 +157,7 @@ async def test_stopping_while_the_broker_is_away_takes_seconds_and_keeps_the_eve
     await asyncio.to_thread(own_broker.kill)
     try:
         bus.producer.send(corner.topic, "k", event(1))
-        await asyncio.wait_for(bus.stop(), 20)
+        await asyncio.wait_for(bus.stop(), 10)
     finally:
         await start_again(own_broker)
     assert [path.stat().st_size > 0 for path in corner.settings.spool_dir.rglob("*.spool")] == [True]

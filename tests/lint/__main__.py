@@ -16,9 +16,7 @@ def main(root: Path) -> int:
         print(finding)
     errors = sum(finding.level == "error" for finding in findings)
     warnings = len(findings) - errors
-    print(
-        f"house rules: {len(CHECKS)} checks, {len(tree.sources)} files, {errors} errors, {warnings} warnings"
-    )
+    print(f"house rules: {len(CHECKS)} checks, {len(tree.sources)} files, {errors} errors, {warnings} warnings")
     return 1 if errors else 0
 
 

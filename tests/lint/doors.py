@@ -48,13 +48,9 @@ def doors(tree: Tree) -> Iterator[Finding]:
     for source in tree.python():
         if source.path.startswith("tests/"):
             continue
-        closed = [
-            door for door in DOORS if not any(fnmatch(source.path, allowed) for allowed in door.allowed)
-        ]
+        closed = [door for door in DOORS if not any(fnmatch(source.path, allowed) for allowed in door.allowed)]
         for node in ast.walk(source.syntax):
             for module in imported(node):
                 for door in closed:
                     if module.partition(".")[0] in door.packages:
-                        yield Finding(
-                            source.path, getattr(node, "lineno", 1), f"imports {module}: {door.advice}"
-                        )
+                        yield Finding(source.path, getattr(node, "lineno", 1), f"imports {module}: {door.advice}")

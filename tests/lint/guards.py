@@ -18,7 +18,7 @@ ALLOWED: Mapping[str, str] = {
     "libs/rpc/guard.py::Guard._streaming.guarded": "the outermost guard of a stream: gRPC would tell the text",
     "libs/service/component.py::Periodic._loop": "a job that died would be missed only when its work is",
     "libs/service/service.py::Service._stop_part": "the parts stopped after a broken one still have something to flush",
-    "services/edge/endpoints/chat.py::ChatEndpoint._serve": "the outermost guard of a request: the client gets a 500 in its format",
+    "services/edge/endpoints/chat.py::ChatEndpoint._serve": "the outermost guard of a request: the client gets a 500",
     "services/ledger/shards.py::Shard._run": "a batch that breaks must not end the queue of many accounts",
     "tests/support/system.py::eventually": "whatever a check raises may be gone when it is asked again",
 }
@@ -70,11 +70,7 @@ def catch_all(tree: Tree, allowed: Mapping[str, str] | None = None) -> Iterator[
             unused.discard(place)
             if place not in reasons:
                 advice = "catch what can happen, or list the guard with its reason in tests/lint/guards.py"
-                yield Finding(
-                    source.path, getattr(node, "lineno", 1), f"{how} in {scope or 'module'}: {advice}"
-                )
+                yield Finding(source.path, getattr(node, "lineno", 1), f"{how} in {scope or 'module'}: {advice}")
     for place in sorted(unused):
         path, _, scope = place.partition("::")
-        yield Finding(
-            path, 1, f"{scope} no longer catches everything: take it off the list in tests/lint/guards.py"
-        )
+        yield Finding(path, 1, f"{scope} no longer catches everything: take it off the list in tests/lint/guards.py")

@@ -19,9 +19,7 @@ def length(tree: Tree) -> Iterator[Finding]:
     for source in tree.written(*SOURCE_SUFFIXES):
         count = len(source.lines)
         if count > LONGEST:
-            yield Finding(
-                source.path, count, f"{count} lines, at most {LONGEST} are allowed: split by meaning"
-            )
+            yield Finding(source.path, count, f"{count} lines, at most {LONGEST} are allowed: split by meaning")
         elif count > LONG:
             yield Finding(source.path, count, f"{count} lines, {LONG} are meant to suffice", "warning")
 

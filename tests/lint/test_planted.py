@@ -52,9 +52,7 @@ def test_length_fails_over_400_lines_and_warns_over_300(plant: Plant) -> None:
 
 def test_names_that_say_nothing_are_refused_for_files_and_folders(plant: Plant) -> None:
     tree = plant(
-        dict.fromkeys(
-            ["libs/utils.py", "libs/common/ids.py", "libs/gen/common/a.py", "libs/manager_view.py"], ""
-        )
+        dict.fromkeys(["libs/utils.py", "libs/common/ids.py", "libs/gen/common/a.py", "libs/manager_view.py"], "")
     )
 
     assert found("names", tree) == [("libs/common/ids.py", 1), ("libs/utils.py", 1)]
@@ -72,9 +70,7 @@ def test_a_module_without_a_docstring_is_refused_but_an_empty_one_is_not(plant: 
 
 def test_a_service_without_one_of_its_four_files_is_refused(plant: Plant) -> None:
     whole = {f"services/edge/{name}": DOC for name in ("README.md", "settings.py", "app.py", "telemetry.py")}
-    tree = plant(
-        whole | {"services/__main__.py": DOC, "services/ledger/app.py": DOC, "services/ledger/README.md": ""}
-    )
+    tree = plant(whole | {"services/__main__.py": DOC, "services/ledger/app.py": DOC, "services/ledger/README.md": ""})
 
     assert found("service-files", tree) == [
         ("services/ledger/settings.py", 1),
@@ -139,9 +135,7 @@ def test_a_floating_point_column_is_refused_in_the_ledger(plant: Plant) -> None:
     ],
 )
 def test_kafka_is_imported_by_its_library_only(plant: Plant, line: str) -> None:
-    tree = plant(
-        dict.fromkeys(["libs/kafka/table.py", "libs/db/pool.py", "tests/kafka/test_a.py"], line + "\n")
-    )
+    tree = plant(dict.fromkeys(["libs/kafka/table.py", "libs/db/pool.py", "tests/kafka/test_a.py"], line + "\n"))
 
     assert found("doors", tree) == [("libs/db/pool.py", line.count("\n") + 1)]
 

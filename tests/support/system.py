@@ -141,7 +141,10 @@ class System:
     def request(self, request_id: str) -> ledger_pb2.GetRequestResponse:
         """What the books say of one request."""
         with self.ledger() as ledger:
-            return ledger.GetRequest(ledger_pb2.GetRequestRequest(request_id=request_id), timeout=10)
+            answer: ledger_pb2.GetRequestResponse = ledger.GetRequest(
+                ledger_pb2.GetRequestRequest(request_id=request_id), timeout=10
+            )
+            return answer
 
     def metric(self, service: str, name: str, **labels: str) -> float:
         """The sum of a metric's samples whose labels fit."""

@@ -31,8 +31,14 @@ class Signer:
     def sign(self, granted: Descriptor) -> str:
         """The descriptor as text for an event."""
         body = "|".join(
-            (_VERSION, granted.request_id, str(granted.line), granted.account_id, granted.billing_kind,
-             granted.price_version)
+            (
+                _VERSION,
+                granted.request_id,
+                str(granted.line),
+                granted.account_id,
+                granted.billing_kind,
+                granted.price_version,
+            )
         ).encode()
         return base64.urlsafe_b64encode(self._signature(body) + body).decode()
 

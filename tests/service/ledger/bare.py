@@ -43,8 +43,11 @@ class NoRouter:
 def settings(dsn: str, port: int = 0, **values: Any) -> LedgerSettings:
     """Settings of a ledger on loopback."""
     return LedgerSettings(
-        database=DatabaseSettings(dsn=SecretStr(dsn)), rpc=RpcSettings(port=port), ops=OpsSettings(port=0),
-        descriptor_secret=SecretStr(SECRET), **values,
+        database=DatabaseSettings(dsn=SecretStr(dsn)),
+        rpc=RpcSettings(port=port),
+        ops=OpsSettings(port=0),
+        descriptor_secret=SecretStr(SECRET),
+        **values,
     )
 
 

@@ -104,8 +104,15 @@ def reserve(
 ) -> Reserve:
     """A reservation; with the defaults 100 x 2,000 + 500 x 8,000 = 4,200,000."""
     values: dict[str, Any] = {
-        "request_id": uuid7_hex(), "line": 0, "account_id": account_id, "key_id": "key_1", "endpoint": "chat",
-        "model": "sim-1", "price_version": price.version, "input_tokens": input_tokens, "max_tokens": max_tokens,
+        "request_id": uuid7_hex(),
+        "line": 0,
+        "account_id": account_id,
+        "key_id": "key_1",
+        "endpoint": "chat",
+        "model": "sim-1",
+        "price_version": price.version,
+        "input_tokens": input_tokens,
+        "max_tokens": max_tokens,
         "asked_hash": hashlib.sha256(b"question").digest(),
     }
     return Reserve(**(values | more))
@@ -114,18 +121,39 @@ def reserve(
 def settle(hold: Reserve, descriptor: str = "", *, prompt: int = 100, completion: int = 50, **more: Any) -> Settle:
     """A settlement of that reservation; with the defaults 100 x 2,000 + 50 x 8,000 = 600,000."""
     values: dict[str, Any] = {
-        "request_id": hold.request_id, "line": hold.line, "account_id": hold.account_id, "key_id": hold.key_id,
-        "endpoint": hold.endpoint, "model": hold.model, "vendor": "Simulated", "price_version": hold.price_version,
-        "billing_kind": "payg", "outcome": "completed", "prompt_tokens": prompt, "completion_tokens": completion,
-        "cached_tokens": 0, "cache_write_tokens": 0, "estimated": False, "descriptor": descriptor,
+        "request_id": hold.request_id,
+        "line": hold.line,
+        "account_id": hold.account_id,
+        "key_id": hold.key_id,
+        "endpoint": hold.endpoint,
+        "model": hold.model,
+        "vendor": "Simulated",
+        "price_version": hold.price_version,
+        "billing_kind": "payg",
+        "outcome": "completed",
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "cached_tokens": 0,
+        "cache_write_tokens": 0,
+        "estimated": False,
+        "descriptor": descriptor,
         "started_at_ms": int(hold.request_id[:12], 16),
     }
     return Settle(**(values | more))
 
 
 TABLES = (
-    "wallet", "hold", "transfer", "usage_row", "spend_mark", "settle_conflict", "price_version", "idem", "balance_day",
-    "balance_closed", "outbox",
+    "wallet",
+    "hold",
+    "transfer",
+    "usage_row",
+    "spend_mark",
+    "settle_conflict",
+    "price_version",
+    "idem",
+    "balance_day",
+    "balance_closed",
+    "outbox",
 )
 
 

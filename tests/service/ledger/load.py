@@ -48,8 +48,15 @@ async def _worker(checks: CheckClient, accounts: list[str], until: float, waits:
             answer = await checks.ask(
                 "reserve",
                 ledger_pb2.ReserveRequest(
-                    request_id=request_id, account_id=account, key_id="key_" + "0" * 32, endpoint="chat",
-                    model="sim-1", vendor="Simulated", price_version=PRICE, estimated_input_tokens=100, max_tokens=500,
+                    request_id=request_id,
+                    account_id=account,
+                    key_id="key_" + "0" * 32,
+                    endpoint="chat",
+                    model="sim-1",
+                    vendor="Simulated",
+                    price_version=PRICE,
+                    estimated_input_tokens=100,
+                    max_tokens=500,
                 ),
                 5.0,
             )
@@ -57,10 +64,19 @@ async def _worker(checks: CheckClient, accounts: list[str], until: float, waits:
             await checks.ask(
                 "settle",
                 ledger_pb2.SettleRequest(
-                    request_id=request_id, account_id=account, key_id="key_" + "0" * 32, endpoint="chat",
-                    model="sim-1", vendor="Simulated", price_version=PRICE, billing_kind="payg",
-                    outcome=ledger_pb2.OUTCOME_COMPLETED, prompt_tokens=100, completion_tokens=50,
-                    descriptor=answer.granted.descriptor, started_at_ms=int(time.time() * 1000),
+                    request_id=request_id,
+                    account_id=account,
+                    key_id="key_" + "0" * 32,
+                    endpoint="chat",
+                    model="sim-1",
+                    vendor="Simulated",
+                    price_version=PRICE,
+                    billing_kind="payg",
+                    outcome=ledger_pb2.OUTCOME_COMPLETED,
+                    prompt_tokens=100,
+                    completion_tokens=50,
+                    descriptor=answer.granted.descriptor,
+                    started_at_ms=int(time.time() * 1000),
                 ),
                 5.0,
             )

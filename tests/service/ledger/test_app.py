@@ -49,19 +49,26 @@ async def publish(kafka: str) -> AsyncIterator[Callable[[Topic, str, EventData],
 
 @pytest.mark.timeout(120)
 async def test_usage_on_the_bus_becomes_rows_and_entries(
-    postgres: Postgres, dsn: str, account: str, kafka: str,
+    postgres: Postgres,
+    dsn: str,
+    account: str,
+    kafka: str,
     publish: Callable[[Topic, str, EventData], Awaitable[None]],
 ) -> None:
-    service = build(
-        settings(dsn, kafka=KafkaSettings(bootstrap=kafka), router_address=f"127.0.0.1:{pick_free_port()}")
-    )
+    service = build(settings(dsn, kafka=KafkaSettings(bootstrap=kafka), router_address=f"127.0.0.1:{pick_free_port()}"))
     admin = await admin_of(postgres, dsn)
     version = f"v-{uuid7_hex()}"
     since_ms = int(time.time() * 1000) - 5_000
     await publish(
-        ROUTER_CATALOG, "sim-bus:free",
+        ROUTER_CATALOG,
+        "sim-bus:free",
         ModelPublished(
-            id="sim-bus:free", version=1, vendor="Simulated", name="Sim", free=True, endpoints=("chat",),
+            id="sim-bus:free",
+            version=1,
+            vendor="Simulated",
+            name="Sim",
+            free=True,
+            endpoints=("chat",),
             price=Price(version=version, input=2_000_000_000, output=8_000_000_000),
         ),
     )
@@ -73,9 +80,22 @@ async def test_usage_on_the_bus_becomes_rows_and_entries(
     try:
         await eventually(lambda: _none(service.problems()))
         said = UsageRecorded(
-            request_id=uuid7_hex(), line=0, account_id=account, key_id="key_1", endpoint="chat", model="sim-bus:free",
-            vendor="Simulated", price_version=version, billing_kind="free", outcome="completed", prompt_tokens=100,
-            completion_tokens=50, cached_tokens=0, cache_write_tokens=0, estimated=False, descriptor="",
+            request_id=uuid7_hex(),
+            line=0,
+            account_id=account,
+            key_id="key_1",
+            endpoint="chat",
+            model="sim-bus:free",
+            vendor="Simulated",
+            price_version=version,
+            billing_kind="free",
+            outcome="completed",
+            prompt_tokens=100,
+            completion_tokens=50,
+            cached_tokens=0,
+            cache_write_tokens=0,
+            estimated=False,
+            descriptor="",
             started_at_ms=since_ms,
         )
         await publish(EDGE_USAGE, account, said)

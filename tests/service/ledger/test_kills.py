@@ -11,6 +11,7 @@ import pytest
 
 from libs.core.settings import TelemetrySettings
 from libs.db.database import Database
+from libs.db.errors import FAILURES
 from libs.db.migrate import folders
 from libs.ops.telemetry import Telemetry
 from services.ledger import invariants
@@ -48,7 +49,7 @@ class Chaos:
     async def end_backends(self) -> None:
         while True:
             await asyncio.sleep(self._dice.uniform(0.05, 0.4))
-            with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+            with contextlib.suppress(*FAILURES):
                 admin = await asyncpg.connect(self._postgres.server.dsn(), timeout=2)
                 try:
                     self.ended += await admin.fetchval(
@@ -114,7 +115,8 @@ async def _open_accounts(postgres: Postgres, dsn: str, accounts: list[str]) -> N
     for account in accounts:
         await conn.execute(
             "select credit($1, $2, 'top_up', $1, gen_random_uuid(), gen_random_uuid(), utc_day() - date '1970-01-01')",
-            account, CREDIT,
+            account,
+            CREDIT,
         )
     await conn.close()
 

@@ -29,9 +29,7 @@ async def _pass(books: Books, interval: str) -> None:
 
 
 @pytest.mark.rule("BILL-025")
-async def test_the_request_that_crosses_the_limit_completes_and_the_next_is_refused(
-    books: Books, account: str
-) -> None:
+async def test_the_request_that_crosses_the_limit_completes_and_the_next_is_refused(books: Books, account: str) -> None:
     await books.credit(account, 100_000_000)
     await _limit(books, account, COST + 1)
 

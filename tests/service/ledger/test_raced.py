@@ -21,9 +21,7 @@ async def test_of_64_connections_at_once_exactly_ten_get_the_room_for_ten(
         others = [opened(postgres, books.dsn, queue={"shards": 1}) for _ in range(16)]
         ledgers = [await other.__aenter__() for other in others]
         try:
-            answers = await asyncio.gather(
-                *(ledger.reserve(reserve(account)) for ledger in ledgers for _ in range(4))
-            )
+            answers = await asyncio.gather(*(ledger.reserve(reserve(account)) for ledger in ledgers for _ in range(4)))
         finally:
             for other in others:
                 await other.__aexit__(None, None, None)
@@ -42,8 +40,9 @@ async def test_one_id_from_many_processes_makes_one_hold_and_one_charge(
         ledgers = [await other.__aenter__() for other in others]
         call = reserve(account)
         try:
-            holds = await asyncio.gather(*(ledger.granted(call) for ledger in ledgers for _ in range(4)),
-                                         return_exceptions=True)
+            holds = await asyncio.gather(
+                *(ledger.granted(call) for ledger in ledgers for _ in range(4)), return_exceptions=True
+            )
             granted = [hold for hold in holds if not isinstance(hold, BaseException)]
             settled = await asyncio.gather(
                 *(ledger.settle(settle(call, granted[0].descriptor)) for ledger in ledgers for _ in range(4))
@@ -63,8 +62,11 @@ async def test_one_id_from_many_processes_makes_one_hold_and_one_charge(
 
 @examples(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    room=st.integers(-10, 10**12), asked=st.integers(1, 200_000), tokens=st.integers(0, 200_000),
-    input_price=st.integers(0, 10**13), output_price=st.integers(0, 10**13),
+    room=st.integers(-10, 10**12),
+    asked=st.integers(1, 200_000),
+    tokens=st.integers(0, 200_000),
+    input_price=st.integers(0, 10**13),
+    output_price=st.integers(0, 10**13),
 )
 async def test_whatever_is_decided_fits_and_one_token_more_would_not(
     books: Books, room: int, asked: int, tokens: int, input_price: int, output_price: int
@@ -76,8 +78,14 @@ async def test_whatever_is_decided_fits_and_one_token_more_would_not(
 
     lowerable = asked > 1_024 and output_price > 0
     row = await books.admin.fetchrow(
-        "select (decide($1, false, $2, $3, $4, $5, $6, $7)).*", room, asked, min(held(asked), 2**63 - 1),
-        held(1_024) if lowerable else None, tokens, input_price, output_price,
+        "select (decide($1, false, $2, $3, $4, $5, $6, $7)).*",
+        room,
+        asked,
+        min(held(asked), 2**63 - 1),
+        held(1_024) if lowerable else None,
+        tokens,
+        input_price,
+        output_price,
     )
 
     if held(asked) <= room:

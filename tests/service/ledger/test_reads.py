@@ -12,8 +12,14 @@ NOW = 1_800_000_000
 
 def query(account_id: str, **more: object) -> LogQuery:
     values: dict[str, object] = {
-        "account_id": account_id, "start": NOW - 100, "end": NOW + 100, "model": "", "key_id": "", "billing_kind": "",
-        "page": 0, "limit": 50,
+        "account_id": account_id,
+        "start": NOW - 100,
+        "end": NOW + 100,
+        "model": "",
+        "key_id": "",
+        "billing_kind": "",
+        "page": 0,
+        "limit": 50,
     }
     return LogQuery(**(values | more))  # type: ignore[arg-type]
 

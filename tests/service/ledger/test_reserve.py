@@ -171,9 +171,7 @@ async def test_an_amount_beyond_the_books_spares_the_rest_of_its_batch(books: Bo
     await books.credit(account, 100_000_000)
     huge = reserve(account, input_tokens=2**31 - 1, max_tokens=2**31 - 1, price=books.router.prices["v-huge"])
 
-    answers = await asyncio.gather(
-        books.reserve(huge), books.reserve(reserve(account)), return_exceptions=True
-    )
+    answers = await asyncio.gather(books.reserve(huge), books.reserve(reserve(account)), return_exceptions=True)
 
     assert isinstance(answers[0], RefusedError)
     assert not isinstance(answers[1], BaseException)
@@ -216,7 +214,8 @@ async def test_an_account_with_too_many_waiting_is_shed(postgres: Postgres, dsn:
         await books.prices.load(PRICE.version)
 
         answers = await asyncio.gather(
-            *(books.reserve(reserve(account)) for _ in range(8)), books.reserve(reserve("acct_calm")),
+            *(books.reserve(reserve(account)) for _ in range(8)),
+            books.reserve(reserve("acct_calm")),
             return_exceptions=True,
         )
 

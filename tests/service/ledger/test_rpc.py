@@ -65,31 +65,60 @@ async def wire(books: Books) -> AsyncIterator[Wire]:
 
 def reserve_message(call: Reserve) -> Any:
     return ledger_pb2.ReserveRequest(
-        request_id=call.request_id, line=call.line, account_id=call.account_id, key_id=call.key_id,
-        endpoint=call.endpoint, model=call.model, price_version=call.price_version,
-        estimated_input_tokens=call.input_tokens, max_tokens=call.max_tokens, request_hash=call.asked_hash,
+        request_id=call.request_id,
+        line=call.line,
+        account_id=call.account_id,
+        key_id=call.key_id,
+        endpoint=call.endpoint,
+        model=call.model,
+        price_version=call.price_version,
+        estimated_input_tokens=call.input_tokens,
+        max_tokens=call.max_tokens,
+        request_hash=call.asked_hash,
     )
 
 
 def settle_message(call: Settle) -> Any:
     return ledger_pb2.SettleRequest(
-        request_id=call.request_id, line=call.line, account_id=call.account_id, key_id=call.key_id,
-        endpoint=call.endpoint, model=call.model, vendor=call.vendor, price_version=call.price_version,
-        billing_kind=call.billing_kind, outcome=OUTCOMES[call.outcome],
-        prompt_tokens=call.prompt_tokens, completion_tokens=call.completion_tokens,
-        cached_tokens=call.cached_tokens, cache_write_tokens=call.cache_write_tokens, estimated=call.estimated,
-        descriptor=call.descriptor, started_at_ms=call.started_at_ms,
+        request_id=call.request_id,
+        line=call.line,
+        account_id=call.account_id,
+        key_id=call.key_id,
+        endpoint=call.endpoint,
+        model=call.model,
+        vendor=call.vendor,
+        price_version=call.price_version,
+        billing_kind=call.billing_kind,
+        outcome=OUTCOMES[call.outcome],
+        prompt_tokens=call.prompt_tokens,
+        completion_tokens=call.completion_tokens,
+        cached_tokens=call.cached_tokens,
+        cache_write_tokens=call.cache_write_tokens,
+        estimated=call.estimated,
+        descriptor=call.descriptor,
+        started_at_ms=call.started_at_ms,
     )
 
 
 def event(call: Settle) -> Received:
     """The same settlement as the edge's event, as a consumer receives it."""
     data = UsageRecorded(
-        request_id=call.request_id, line=call.line, account_id=call.account_id, key_id=call.key_id,
-        endpoint=call.endpoint, model=call.model, vendor=call.vendor, price_version=call.price_version,
-        billing_kind=call.billing_kind, outcome=call.outcome, prompt_tokens=call.prompt_tokens,
-        completion_tokens=call.completion_tokens, cached_tokens=call.cached_tokens,
-        cache_write_tokens=call.cache_write_tokens, estimated=call.estimated, descriptor=call.descriptor,
+        request_id=call.request_id,
+        line=call.line,
+        account_id=call.account_id,
+        key_id=call.key_id,
+        endpoint=call.endpoint,
+        model=call.model,
+        vendor=call.vendor,
+        price_version=call.price_version,
+        billing_kind=call.billing_kind,
+        outcome=call.outcome,
+        prompt_tokens=call.prompt_tokens,
+        completion_tokens=call.completion_tokens,
+        cached_tokens=call.cached_tokens,
+        cache_write_tokens=call.cache_write_tokens,
+        estimated=call.estimated,
+        descriptor=call.descriptor,
         started_at_ms=call.started_at_ms,
     )
     made = envelope(data, source="edge", subject=call.account_id, now_ms=0)
@@ -126,7 +155,10 @@ async def test_a_request_from_hold_to_log_over_the_wire(books: Books, wire: Wire
     assert log.total == 1
     (row,) = log.rows
     assert (row.request_id, row.created_at, row.vendor, row.billing_kind) == (
-        call.request_id, start, "Simulated", "payg"
+        call.request_id,
+        start,
+        "Simulated",
+        "payg",
     )
     assert (row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.cost_micro_idr) == (100, 50, 30, 600_000)
 

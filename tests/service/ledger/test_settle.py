@@ -161,9 +161,7 @@ async def test_bonus_burns_before_paid_money(books: Books, account: str) -> None
 
     wallet = await books.admin.fetchrow("select * from wallet where account_id = $1", account)
     assert (wallet["bonus"], wallet["paid"]) == (0, 10_000_000 - 2 * COST + 900_000)
-    legs = await books.admin.fetch(
-        "select debit, amount from transfer where kind = 'usage' order by request_id, seq"
-    )
+    legs = await books.admin.fetch("select debit, amount from transfer where kind = 'usage' order by request_id, seq")
     assert [tuple(leg) for leg in legs] == [(2, COST), (2, 300_000), (1, 300_000)]
 
 

@@ -31,8 +31,11 @@ class Clients:
         self._rpcs = [RpcClient(f"127.0.0.1:{port}", telemetry, deadline_s=2.0) for port in ports]
         self._checks = [
             CheckClient(
-                f"ledger-{number}", ledger_pb2_grpc.LedgerStub(rpc.channel).CheckStream, ledger_pb2.CheckBatch,
-                ledger_pb2.CheckItem, telemetry,
+                f"ledger-{number}",
+                ledger_pb2_grpc.LedgerStub(rpc.channel).CheckStream,
+                ledger_pb2.CheckBatch,
+                ledger_pb2.CheckItem,
+                telemetry,
             )
             for number, rpc in enumerate(self._rpcs)
         ]
@@ -89,8 +92,14 @@ class Traffic:
     async def _paid(self, account: str) -> None:
         request_id = uuid7_hex()
         call = ledger_pb2.ReserveRequest(
-            request_id=request_id, account_id=account, key_id="key_1", endpoint="chat", model="sim-1",
-            vendor="Simulated", price_version=PRICE, estimated_input_tokens=self._dice.randint(1, 200),
+            request_id=request_id,
+            account_id=account,
+            key_id="key_1",
+            endpoint="chat",
+            model="sim-1",
+            vendor="Simulated",
+            price_version=PRICE,
+            estimated_input_tokens=self._dice.randint(1, 200),
             max_tokens=self._dice.randint(1, 4_000),
         )
         answer = await self._clients.ask("reserve", call, 2.0)
@@ -138,8 +147,13 @@ class Traffic:
 
     async def _free(self, account: str) -> None:
         call = ledger_pb2.ReserveRequest(
-            request_id=uuid7_hex(), account_id=account, key_id="key_1", endpoint="chat", model="sim-1:free",
-            vendor="Simulated", price_version=PRICE,
+            request_id=uuid7_hex(),
+            account_id=account,
+            key_id="key_1",
+            endpoint="chat",
+            model="sim-1:free",
+            vendor="Simulated",
+            price_version=PRICE,
         )
         said = self._settlement(call, "", 10, 10, "free")
         answers = await asyncio.gather(*(self._clients.ask("settle", said, 120.0) for _ in range(2)))
@@ -159,8 +173,17 @@ class Traffic:
     @staticmethod
     def _settlement(call: Any, descriptor: str, prompt: int, completion: int, kind: str) -> Any:
         return ledger_pb2.SettleRequest(
-            request_id=call.request_id, account_id=call.account_id, key_id=call.key_id, endpoint=call.endpoint,
-            model=call.model, vendor=call.vendor, price_version=call.price_version, billing_kind=kind,
-            outcome=ledger_pb2.OUTCOME_COMPLETED, prompt_tokens=prompt, completion_tokens=completion,
-            descriptor=descriptor, started_at_ms=int(time.time() * 1000),
+            request_id=call.request_id,
+            account_id=call.account_id,
+            key_id=call.key_id,
+            endpoint=call.endpoint,
+            model=call.model,
+            vendor=call.vendor,
+            price_version=call.price_version,
+            billing_kind=kind,
+            outcome=ledger_pb2.OUTCOME_COMPLETED,
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            descriptor=descriptor,
+            started_at_ms=int(time.time() * 1000),
         )

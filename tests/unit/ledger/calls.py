@@ -12,18 +12,39 @@ PRICE = Price("v", 2_000_000_000, 8_000_000_000)
 
 def reserve(**more: Any) -> Reserve:
     values: dict[str, Any] = {
-        "request_id": uuid7_hex(), "line": 0, "account_id": "acct_1", "key_id": "key_1", "endpoint": "chat",
-        "model": "m", "price_version": "v", "input_tokens": 10, "max_tokens": 20, "asked_hash": b"",
+        "request_id": uuid7_hex(),
+        "line": 0,
+        "account_id": "acct_1",
+        "key_id": "key_1",
+        "endpoint": "chat",
+        "model": "m",
+        "price_version": "v",
+        "input_tokens": 10,
+        "max_tokens": 20,
+        "asked_hash": b"",
     }
     return Reserve(**(values | more))
 
 
 def settle(**more: Any) -> Settle:
     values: dict[str, Any] = {
-        "request_id": uuid7_hex(), "line": 0, "account_id": "acct_1", "key_id": "key_1", "endpoint": "chat",
-        "model": "m", "vendor": "Maker", "price_version": "v", "billing_kind": "payg", "outcome": "completed",
-        "prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 0, "cache_write_tokens": 0, "estimated": False,
-        "descriptor": "", "started_at_ms": 0,
+        "request_id": uuid7_hex(),
+        "line": 0,
+        "account_id": "acct_1",
+        "key_id": "key_1",
+        "endpoint": "chat",
+        "model": "m",
+        "vendor": "Maker",
+        "price_version": "v",
+        "billing_kind": "payg",
+        "outcome": "completed",
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+        "cached_tokens": 0,
+        "cache_write_tokens": 0,
+        "estimated": False,
+        "descriptor": "",
+        "started_at_ms": 0,
     }
     return Settle(**(values | more))
 

@@ -15,11 +15,20 @@ from services.ledger.job import Call
 from tests.unit.ledger.calls import Heard, reserve, settle
 
 
-@pytest.mark.parametrize("other", [
-    {"account_id": "acct_2"}, {"model": "n"}, {"price_version": "w"}, {"billing_kind": "free"},
-    {"outcome": "interrupted"}, {"prompt_tokens": 11}, {"completion_tokens": 6}, {"cached_tokens": 1},
-    {"cache_write_tokens": 1},
-])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"account_id": "acct_2"},
+        {"model": "n"},
+        {"price_version": "w"},
+        {"billing_kind": "free"},
+        {"outcome": "interrupted"},
+        {"prompt_tokens": 11},
+        {"completion_tokens": 6},
+        {"cached_tokens": 1},
+        {"cache_write_tokens": 1},
+    ],
+)
 def test_whatever_moves_money_makes_another_settlement(other: dict[str, Any]) -> None:
     assert settle(**other).content_hash() != settle().content_hash()
 
@@ -28,18 +37,36 @@ def test_what_moves_no_money_leaves_a_settlement_the_same() -> None:
     assert settle(descriptor="x", started_at_ms=9, vendor="Other").content_hash() == settle().content_hash()
 
 
-@pytest.mark.parametrize("other", [
-    {"account_id": "acct_2"}, {"key_id": "key_2"}, {"model": "n"}, {"max_tokens": 21}, {"input_tokens": 11},
-    {"price_version": "w"}, {"endpoint": "messages"}, {"asked_hash": b"x"},
-])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"account_id": "acct_2"},
+        {"key_id": "key_2"},
+        {"model": "n"},
+        {"max_tokens": 21},
+        {"input_tokens": 11},
+        {"price_version": "w"},
+        {"endpoint": "messages"},
+        {"asked_hash": b"x"},
+    ],
+)
 def test_whatever_was_asked_otherwise_makes_another_reservation(other: dict[str, Any]) -> None:
     assert reserve(**other).content_hash() != reserve().content_hash()
 
 
-@pytest.mark.parametrize("wrong", [
-    {"request_id": "00" * 16}, {"request_id": "zz" * 16}, {"request_id": ""}, {"account_id": ""}, {"line": 2**31},
-    {"completion_tokens": 2**31}, {"billing_kind": "gold"}, {"outcome": ""},
-])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"request_id": "00" * 16},
+        {"request_id": "zz" * 16},
+        {"request_id": ""},
+        {"account_id": ""},
+        {"line": 2**31},
+        {"completion_tokens": 2**31},
+        {"billing_kind": "gold"},
+        {"outcome": ""},
+    ],
+)
 def test_a_settlement_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidCallError):
         settle(**wrong).check()
@@ -47,8 +74,12 @@ def test_a_settlement_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> N
 
 def test_a_batch_groups_by_account_and_keeps_order_inside() -> None:
     calls: list[Call] = [
-        reserve(account_id="b"), settle(account_id="a"), settle(account_id="b"), reserve(account_id="a"),
-        Release(uuid7_hex(), 0, "b"), settle(account_id="c", billing_kind="free"),
+        reserve(account_id="b"),
+        settle(account_id="a"),
+        settle(account_id="b"),
+        reserve(account_id="a"),
+        Release(uuid7_hex(), 0, "b"),
+        settle(account_id="c", billing_kind="free"),
     ]
 
     batch = Batch([Heard(call) for call in calls], charge_interrupted=False)

@@ -15,7 +15,11 @@ FULL = Price("v", 2_000 * RUPIAH, 8_000 * RUPIAH, cache_read=200 * RUPIAH, cache
 amounts = st.integers(0, 10**13)
 counts = st.integers(0, 2**31 - 1)
 prices = st.builds(
-    Price, version=st.just("v"), input=amounts, output=amounts, cache_read=st.none() | amounts,
+    Price,
+    version=st.just("v"),
+    input=amounts,
+    output=amounts,
+    cache_read=st.none() | amounts,
     cache_write=st.none() | amounts,
 )
 
