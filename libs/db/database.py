@@ -65,9 +65,13 @@ class Database:
         for wait_s in backoff(0.1, 2.0):
             try:
                 self._pool = await asyncpg.create_pool(
-                    self._settings.dsn.get_secret_value(), min_size=1, max_size=self._settings.pool_max,
-                    timeout=_CONNECT_S, command_timeout=self._statement_ms / 1000 + 1.0,
-                    server_settings=self._session, max_inactive_connection_lifetime=0,
+                    self._settings.dsn.get_secret_value(),
+                    min_size=1,
+                    max_size=self._settings.pool_max,
+                    timeout=_CONNECT_S,
+                    command_timeout=self._statement_ms / 1000 + 1.0,
+                    server_settings=self._session,
+                    max_inactive_connection_lifetime=0,
                 )
                 break
             except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as error:
@@ -131,8 +135,10 @@ class Database:
 
     async def _connect(self) -> Any:
         return await asyncpg.connect(
-            self._settings.dsn.get_secret_value(), timeout=_CONNECT_S,
-            command_timeout=self._statement_ms / 1000 + 1.0, server_settings=self._session,
+            self._settings.dsn.get_secret_value(),
+            timeout=_CONNECT_S,
+            command_timeout=self._statement_ms / 1000 + 1.0,
+            server_settings=self._session,
         )
 
     def _answers(self) -> None:

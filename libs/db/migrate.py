@@ -74,9 +74,7 @@ async def _apply(conn: Any, name: str, text: str) -> None:
             # A change that cannot get its lock soon must not make everybody else queue behind it.
             await conn.execute("set local lock_timeout = '5s'")
             await conn.execute(text)
-            await conn.execute(
-                "insert into schema_migration (name, checksum) values ($1, $2)", name, _checksum(text)
-            )
+            await conn.execute("insert into schema_migration (name, checksum) values ($1, $2)", name, _checksum(text))
     except asyncpg.PostgresError as error:
         raise ConfigError(f"migration {name} does not apply: {error}") from error
 
