@@ -4,7 +4,6 @@ Made by services/*/app.py, which registers everything before start (no decorator
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ from libs.events.asyncapi import document
 from libs.events.base import EventData, Heartbeat
 from libs.events.catalogue import CARRIED
 from libs.events.topics import Topic, retry_topic
+from libs.kafka import quiet
 from libs.kafka.chain import Chain, Handling, Retry
 from libs.kafka.dead_letter import DeadLetters
 from libs.kafka.producer import Producer
@@ -23,6 +23,7 @@ from libs.kafka.publisher import Publisher
 from libs.kafka.records import Received, tolerant_parser
 from libs.kafka.subscription import Subscription
 from libs.kafka.table import Table
+from libs.kafka.tasks import end
 from libs.ops.telemetry import Telemetry
 
 # FastStream's own logger prints past ours. Its notes repeat what the chain says; a refused commit is worth a line.
@@ -30,7 +31,8 @@ _faststream_log = logging.getLogger("kenari.kafka.faststream")
 _faststream_log.setLevel(logging.WARNING)
 
 _MEASURE_S = 1.0
-_STOP_S = 8.0
+# Together with the producer's last flush within a service's grace of ten seconds.
+_STOP_S = 5.0
 
 T = TypeVar("T", bound=EventData)
 
@@ -52,6 +54,7 @@ class Bus:
         retry: Retry | None = None,
         max_age_s: float = 600.0,
     ) -> None:
+        quiet.install()
         self._settings = settings
         self._service = service
         self._telemetry = telemetry
@@ -145,16 +148,14 @@ class Bus:
     async def stop(self) -> None:
         """Let handlers finish, commit, leave; then send what is queued or spool it."""
         self._stopping.set()
-        if self._measuring is not None:
-            self._measuring.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._measuring
-        await asyncio.gather(*(subscription.stop() for subscription in self._subscriptions))
-        await asyncio.gather(*(table.stop() for table in self._tables))
-        if self._producer is not None:
-            await self._producer.stop()
-        await self.publisher.stop()
-        await self._broker.stop()
+        await end(self._measuring)
+        readers: list[Subscription | Table[EventData]] = [*self._subscriptions, *self._tables]
+        try:
+            await asyncio.gather(*(reader.stop() for reader in readers))
+        finally:
+            # Also when there was no time left for the above: here lies what exists nowhere else.
+            senders: list[Publisher | Producer] = [self.publisher, *([self._producer] if self._producer else ())]
+            await asyncio.gather(*(sender.stop() for sender in senders))
 
     def problem(self) -> str | None:
         """The first reason not to be ready, with the topic it is about."""

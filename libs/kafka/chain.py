@@ -8,7 +8,7 @@ import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from aiokafka import ConsumerRecord as Record
@@ -23,6 +23,7 @@ from libs.kafka import telemetry as metrics
 from libs.kafka.dead_letter import DEAD_SUFFIX, RETRY_SUFFIX, DeadLetters, Limit, origin_of
 from libs.kafka.errors import error_class, is_transient, safe_text
 from libs.kafka.records import Received, partition_of, read
+from libs.kafka.tasks import at_most
 from libs.ops.telemetry import Telemetry
 from libs.ops.tracing import current_traceparent
 
@@ -257,6 +258,6 @@ class Chain:
 
     async def _sleep(self, seconds: float) -> bool:
         """Wait; False when the service is stopping, so that nothing waits out its patience then."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+        async with at_most(seconds):
+            await self._stopping.wait()
         return not self._stopping.is_set()

@@ -4,7 +4,6 @@ Used by publisher.py (confirmed sends) and producer.py (the edge's stream of eve
 """
 
 import asyncio
-import contextlib
 import logging
 
 from aiokafka import AIOKafkaProducer
@@ -12,6 +11,7 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeEr
 
 from libs.core.retry import backoff
 from libs.core.settings import KafkaSettings
+from libs.kafka.tasks import end, within
 
 log = logging.getLogger("kenari.kafka")
 
@@ -40,14 +40,11 @@ class Connection:
         self._connecting = asyncio.create_task(self._connect(), name="kafka-connect")
 
     async def stop(self) -> None:
-        """Close; what the client still holds is given up after ``confirm_s``."""
-        if self._connecting is not None:
-            self._connecting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._connecting
+        """Close; what the client still holds is given up after a second."""
+        await end(self._connecting)
         if self.client is not None:
             client, self.client = self.client, None
-            await _close(client, self._confirm_s)
+            await _close(client)
 
     def problem(self) -> str | None:
         return None if self.client is not None else f"not connected to Kafka at {self._settings.bootstrap}"
@@ -61,7 +58,7 @@ class Connection:
             self._connecting = asyncio.create_task(self._replace(broken), name="kafka-connect")
 
     async def _replace(self, broken: AIOKafkaProducer) -> None:
-        await _close(broken, _CLOSE_S)
+        await _close(broken)
         await self._connect()
 
     async def _connect(self) -> None:
@@ -79,10 +76,10 @@ class Connection:
                 await client.start()
             except (KafkaError, OSError) as error:
                 log.warning("broker is away", extra={"reason": str(error)})
-                await _close(client, _CLOSE_S)
+                await _close(client)
                 await asyncio.sleep(wait_s)
             except BaseException:
-                await _close(client, _CLOSE_S)
+                await _close(client)
                 raise
             else:
                 self.client = client
@@ -90,6 +87,5 @@ class Connection:
                 return
 
 
-async def _close(client: AIOKafkaProducer, within_s: float) -> None:
-    with contextlib.suppress(TimeoutError, KafkaError):
-        await asyncio.wait_for(client.stop(), within_s)
+async def _close(client: AIOKafkaProducer) -> None:
+    await within(_CLOSE_S, client.stop())

@@ -31,21 +31,20 @@ _Batch = tuple[list[Event], "asyncio.Future[Any]"]
 class Handover:
     """Batches by partition, chosen as all Kafka clients choose it: by the murmur2 hash of the key."""
 
-    def __init__(self, connection: Connection, confirm_s: float, failures: Counter) -> None:
+    def __init__(self, connection: Connection, failures: Counter) -> None:
         self._connection = connection
-        self._confirm_s = confirm_s
         self._failures = failures
         self._hashes: dict[str, int] = {}
 
-    async def deliver(self, events: Sequence[Event]) -> list[Event]:
+    async def deliver(self, events: Sequence[Event], within_s: float) -> list[Event]:
         """Send events; return those not confirmed in time, in order. What timed out may still arrive."""
         client = self._connection.client
         if client is None:
             return list(events)
-        until = time.monotonic() + self._confirm_s
+        until = time.monotonic() + within_s
         batches: list[_Batch] = []
         try:
-            async with asyncio.timeout(self._confirm_s):
+            async with asyncio.timeout(within_s):
                 for (topic, partition), group in (await self._by_partition(client, events)).items():
                     for builder, members in _batches(client, group):
                         batches.append((members, await client.send_batch(builder, topic, partition=partition)))

@@ -4,7 +4,6 @@ Added by services/*/app.py of services that own compacted topics; tables measure
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
@@ -14,6 +13,7 @@ from libs.events.base import Heartbeat, encode, envelope
 from libs.events.topics import Topic
 from libs.kafka.bus import Bus
 from libs.kafka.publisher import Outgoing
+from libs.kafka.tasks import end
 
 log = logging.getLogger("kenari.kafka")
 
@@ -52,10 +52,7 @@ class Heartbeats:
         self._task = asyncio.create_task(self._beat(), name="kafka-heartbeat")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await end(self._task)
 
     def problem(self) -> str | None:
         """A broker that is away shows as the age of the tables, at their readers."""

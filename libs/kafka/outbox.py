@@ -21,6 +21,7 @@ from libs.kafka import telemetry as metrics
 from libs.kafka.errors import error_class
 from libs.kafka.publisher import Outgoing, Publisher
 from libs.kafka.records import trace_headers
+from libs.kafka.tasks import at_most
 from libs.ops.telemetry import Telemetry
 
 log = logging.getLogger("kenari.kafka")
@@ -274,8 +275,8 @@ class OutboxRelay:
         self._wake.set()
 
     async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), seconds)
+        async with at_most(seconds):
+            await self._wake.wait()
 
 
 def _record(row: asyncpg.Record) -> Outgoing:

@@ -5,7 +5,6 @@ Made by ``Bus.producer``. The client costs per request and per future, not per b
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ from libs.kafka import telemetry as metrics
 from libs.kafka.connection import Connection
 from libs.kafka.handover import Handover
 from libs.kafka.spool import Event, Segment, Spool, read
+from libs.kafka.tasks import end
 from libs.ops.telemetry import Telemetry
 
 log = logging.getLogger("kenari.kafka")
@@ -27,6 +27,8 @@ log = logging.getLogger("kenari.kafka")
 # What an event costs in memory beyond its bytes.
 _OVERHEAD = 300
 _REPLAY_CHUNK = 2_000
+# A service is stopped within seconds; what is not confirmed by then is spooled.
+_STOP_S = 1.5
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,7 @@ class Producer:
         self._stopping = False
         self._fault: str | None = None
         self._counted = telemetry.metrics.counter(metrics.PRODUCED)
-        self._handover = Handover(
-            self._connection, self._limits.confirm_s, telemetry.metrics.counter(metrics.PRODUCE_FAILURES)
-        )
+        self._handover = Handover(self._connection, telemetry.metrics.counter(metrics.PRODUCE_FAILURES))
         telemetry.metrics.gauge(metrics.QUEUED, lambda: self._queued_bytes)
         telemetry.metrics.gauge(metrics.SPOOL_BYTES, lambda: self._spool.size_bytes)
 
@@ -103,10 +103,7 @@ class Producer:
         self._wake.set()
         if self._flushing is not None:
             await self._flushing
-        if self._replaying is not None:
-            self._replaying.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._replaying
+        await end(self._replaying)
         await self._connection.stop()
         self._spool.close()
 
@@ -165,7 +162,8 @@ class Producer:
         left = events
         try:
             if self._spool.empty:
-                left = await self._handover.deliver(events)
+                within_s = min(_STOP_S, self._limits.confirm_s) if self._stopping else self._limits.confirm_s
+                left = await self._handover.deliver(events, within_s)
         except asyncio.CancelledError:
             self._store(events)
             raise
@@ -210,7 +208,7 @@ class Producer:
         events = await asyncio.to_thread(lambda: list(read(segment)))
         for start in range(0, len(events), _REPLAY_CHUNK):
             chunk = events[start : start + _REPLAY_CHUNK]
-            if await self._handover.deliver(chunk):
+            if await self._handover.deliver(chunk, self._limits.confirm_s):
                 return False
             self._count(chunk, "replayed")
         self._spool.discard(segment)

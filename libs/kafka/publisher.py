@@ -51,7 +51,8 @@ class Publisher:
         """Send one record and return where it lies; raise Transient when that is not certain in time."""
         sent = await self._hand_over(record)
         try:
-            return await asyncio.wait_for(sent, self._confirm_s)
+            async with asyncio.timeout(self._confirm_s):
+                return await sent
         except (TimeoutError, KafkaError) as error:
             raise self._failed(error) from error
 

@@ -23,6 +23,7 @@ from libs.kafka import telemetry as metrics
 from libs.kafka.chain import Chain, Retry, Round
 from libs.kafka.progress import Progress
 from libs.kafka.records import partition_of, whole_message
+from libs.kafka.tasks import end, within
 from libs.ops.telemetry import Telemetry
 
 log = logging.getLogger("kenari.kafka")
@@ -92,10 +93,7 @@ class Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def stop(self) -> None:
         """Finish the record or batch in hand, commit, leave the group."""
-        if self._starting is not None and not self._starting.done():
-            self._starting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._starting
+        await end(self._starting)
         await self._close()
 
     def problem(self) -> str | None:
@@ -115,7 +113,8 @@ class Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
             self._stop(f"its consume task failed {restarts} times")
         for partition in consumer.assignment():
             with contextlib.suppress(TimeoutError, KafkaError):
-                position = await asyncio.wait_for(consumer.position(partition), 0.2)
+                async with asyncio.timeout(0.2):
+                    position = await consumer.position(partition)
                 highwater = consumer.highwater(partition) if partition in consumer.assignment() else None
                 if highwater is not None:
                     self._progress.measured(partition, max(0, highwater - position), self._clock.now_ms())
@@ -156,8 +155,7 @@ class Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _close(self) -> None:
         # Leaving the group needs the broker; without it the session runs out by itself.
-        with contextlib.suppress(TimeoutError, KafkaError):
-            await asyncio.wait_for(self._subscriber.stop(), self._stop_s)
+        await within(self._stop_s, self._subscriber.stop())
 
     async def _on_message(self, message: KafkaMessage) -> None:
         raw = message.raw_message

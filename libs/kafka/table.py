@@ -5,7 +5,6 @@ with the client itself: FastStream's subscriber has no place for "reached the en
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -22,11 +21,13 @@ from libs.core.settings import KafkaSettings
 from libs.events.base import EventData, Heartbeat, decode
 from libs.events.topics import Topic
 from libs.kafka import telemetry as metrics
+from libs.kafka.tasks import end, within
 from libs.ops.telemetry import Telemetry
 
 log = logging.getLogger("kenari.kafka")
 
 _POLL_MS = 1_000
+_CLOSE_S = 1.0
 
 T = TypeVar("T", bound=EventData)
 Change = Callable[[str, T | None], None]
@@ -86,10 +87,7 @@ class Table(Generic[T]):
         self._task = asyncio.create_task(self._run(), name=f"kafka-table-{self._topic.name}")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await end(self._task)
 
     def problem(self) -> str | None:
         if self._task is not None and self._task.done():
@@ -114,8 +112,7 @@ class Table(Generic[T]):
                 self._why = f"cannot read: {type(error).__name__}"
                 log.warning("table cannot read", extra={"topic": self._topic.name, "reason": str(error)})
             finally:
-                with contextlib.suppress(TimeoutError, KafkaError):
-                    await asyncio.wait_for(consumer.stop(), 2.0)
+                await within(_CLOSE_S, consumer.stop())
             await asyncio.sleep(wait_s)
 
     async def _read(self, consumer: AIOKafkaConsumer) -> None:
