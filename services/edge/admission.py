@@ -185,7 +185,7 @@ class Admission:
         model = self._catalog.get(request.model)
         if model is not None and model.free_daily is not None:
             report.model_free_daily = model.free_daily
-        _forget(self._limiter.begin("done", report, 1.0, trace))
+        _forget(self._limiter.begin("done", report, 1.0, trace, lazy=True))
 
     def give_back_later(
         self, admitting: "asyncio.Future[Any]", request_id: str, caller: Caller, request: ChatRequest, trace: str

@@ -97,7 +97,7 @@ class Settlement:
             descriptor=usage.descriptor,
             started_at_ms=usage.started_at_ms,
         )
-        answer = self._checks.begin("settle", question, SETTLE_TIMEOUT_S, run.trace)
+        answer = self._checks.begin("settle", question, SETTLE_TIMEOUT_S, run.trace, lazy=True)
         self._pending.add(answer)
         answer.add_done_callback(self._settled)
 

@@ -14,7 +14,7 @@ from tests.bench.seed import ACCOUNTS, FREE_MODEL, PAID_MODEL, open_accounts, wr
 from tests.support.tools import run_tool
 
 _DIRECTORY = wiring.ROOT / "build" / "bench" / "gateway"
-_EDGES = 2
+_EDGES = 1
 _OPS_OF_EDGE = "EDGE_OPS__PORT"
 _SETTINGS = {
     "EDGE_HTTP__SHARE_PORT": "true",
