@@ -65,6 +65,7 @@ class Bus:
         self._producer: Producer | None = None
         self._handlings: dict[str, Handling] = {}
         self._batches: dict[str, int] = {}
+        self._gather_ms: dict[str, int] = {}
         self._subscriptions: list[Subscription] = []
         self._tables: list[Table[EventData]] = []
         self._reads: dict[Topic, tuple[type[EventData], ...]] = {}
@@ -104,14 +105,19 @@ class Bus:
         handler: Callable[[list[Received]], Awaitable[None]],
         *,
         max_records: int = 500,
+        gather_s: float = 0.0,
         types: Sequence[type[EventData]] = (),
     ) -> None:
         """Give the handler what has arrived, up to ``max_records``, possibly of several partitions.
+
+        With ``gather_s`` the broker lets records collect for up to that long: at a low rate each call would
+        otherwise bring one record and cost a fetch and a commit.
 
         Records that cannot be read never reach it. When a call fails by something other than ``Transient``, its
         records are handled one by one, so a single bad one cannot take the others with it.
         """
         self._register(topic, handler, types, max_records=max_records)
+        self._gather_ms[topic.name] = int(gather_s * 1000)
 
     def table(self, topic: Topic, model: type[T], key: Callable[[T], str]) -> Table[T]:
         """Keep the latest event per key of a compacted topic in memory, under ``key(data)``."""
@@ -194,6 +200,7 @@ class Bus:
                     self._telemetry,
                     retry=self._retry,
                     max_records=self._batches[name] or None,
+                    gather_ms=self._gather_ms.get(name, 0),
                     max_age_s=self._max_age_s,
                     stop_s=_STOP_S + 1,
                 )

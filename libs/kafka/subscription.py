@@ -31,6 +31,8 @@ log = logging.getLogger("kenari.kafka")
 _REBALANCE_GRACE_S = 60.0
 # An empty poll of a batch costs this wait twice in FastStream, so it bounds the delay of a lone record.
 _BATCH_WAIT_MS = 50
+# Of this much a gathering consumer gets at once, without waiting for more.
+_GATHERED_BYTES = 256 * 1024
 _RESTARTS = 10
 
 
@@ -48,6 +50,7 @@ class Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
         *,
         retry: Retry,
         max_records: int | None,
+        gather_ms: int = 0,
         max_age_s: float,
         stop_s: float,
         clock: Clock | None = None,
@@ -78,7 +81,8 @@ class Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
             max_records=max_records,
             batch_timeout_ms=_BATCH_WAIT_MS,
             session_timeout_ms=settings.session_timeout_ms,
-            fetch_max_wait_ms=settings.fetch_max_wait_ms,
+            fetch_max_wait_ms=gather_ms or settings.fetch_max_wait_ms,
+            fetch_min_bytes=_GATHERED_BYTES if gather_ms else 1,
             max_poll_interval_ms=int(retry.longest_s * 1000),
             heartbeat_interval_ms=min(1_000, settings.session_timeout_ms // 3),
             listener=self,

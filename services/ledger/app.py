@@ -48,7 +48,8 @@ def build(settings: LedgerSettings) -> Service:
 
     bus = Bus(settings.kafka, settings.NAME, telemetry)
     bus.table(ROUTER_CATALOG, ModelPublished, lambda model: model.id).on_change(prices.heard)
-    bus.batch(EDGE_USAGE, UsageReader(ledger, telemetry).handle, types=(UsageRecorded,))
+    # Almost all of it is settled already, by RPC: there is no hurry.
+    bus.batch(EDGE_USAGE, UsageReader(ledger, telemetry).handle, gather_s=0.5, types=(UsageRecorded,))
     service.add(bus)
     service.add(OutboxRelay(database, settings.kafka, telemetry, mode="watermark"))
     service.add(Heartbeats(bus, (LEDGER_STATES,), {LEDGER_STATES: store.states}))

@@ -52,7 +52,7 @@ def build(settings: RouterSettings) -> Service:
     health = bus.table(ROUTER_HEALTH, UpstreamHealth, lambda said: said.upstream_id)
     health.on_change(learn_into(book))
     reader = AttemptsReader(book, bus.producer, clock.now_ms)
-    bus.batch(EDGE_ATTEMPTS, reader.handle, types=(AttemptFinished,))
+    bus.batch(EDGE_ATTEMPTS, reader.handle, gather_s=0.2, types=(AttemptFinished,))
     service.add(bus)
     service.add(OutboxRelay(database, settings.kafka, telemetry))
     service.add(Heartbeats(bus, (ROUTER_CATALOG, ROUTER_HEALTH), {ROUTER_CATALOG: store.every_model_event}))
