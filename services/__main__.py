@@ -20,6 +20,8 @@ from libs.core.settings import ServiceSettings
 from libs.ops import logging as ops_logging
 from libs.service.service import Service
 
+# New objects between two looks for cycles: requests make thousands and hardly a cycle.
+_GARBAGE = 20_000
 # In the order in which they are started: askers after those they ask.
 NAMES = ("accounts", "router", "limiter", "ledger", "edge")
 
@@ -81,6 +83,7 @@ async def _start(services: list[Service], started: list[Service]) -> None:
     # What start-up made lives as long as the process: no collection needs to look at it again.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_GARBAGE, 20, 20)
 
 
 def _module(name: str) -> Any:

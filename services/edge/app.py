@@ -81,8 +81,8 @@ def build(settings: EdgeSettings) -> Service:
 
     hot = {"/v1/chat/completions": ChatEndpoint("chat", "openai_chat", openai_chat, parts)}
     http = settings.http
+    # Idle connections of clients live longer than the usual pauses between requests.
+    options = {"http": "httptools", "ws": "none", "proxy_headers": False, "timeout_keep_alive": 75}
     public = PublicApp(hot, reads, telemetry.tracing)
-    service.add(
-        HttpServer(public, http.host, http.port, share_port=http.share_port, http="httptools", proxy_headers=False)
-    )
+    service.add(HttpServer(public, http.host, http.port, share_port=http.share_port, **options))
     return service
