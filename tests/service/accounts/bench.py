@@ -73,12 +73,15 @@ class Bench:
         return [decode(row["body"]).data for row in rows]
 
 
-async def told(changes: AsyncIterator[Key | None], account: Account, wanted: int) -> list[Key]:
-    """The next ``wanted`` changes of that account's keys a watcher hears of, within two seconds."""
+async def told(changes: AsyncIterator[Key | None], account: Account, wanted: int, *, version: int = 1) -> list[Key]:
+    """The next ``wanted`` changes of that account's keys a watcher hears of, within two seconds.
+
+    A watcher may hear of a change twice: what is older than ``version`` is passed over.
+    """
     heard: list[Key] = []
     async with asyncio.timeout(2):
         while len(heard) < wanted:
             key = await anext(changes)
-            if key is not None and key.account_id == account.account_id:
+            if key is not None and key.account_id == account.account_id and key.version >= version:
                 heard.append(key)
     return heard
