@@ -5,6 +5,7 @@ Read by pytest only.
 
 import pytest
 
+from tests.support.background import first, second  # noqa: F401
 from tests.support.stack import (  # noqa: F401
     broker,
     kafka,

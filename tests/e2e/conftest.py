@@ -1,9 +1,8 @@
-"""One running kenari for all end-to-end tests of a session, with two scripted providers behind its models.
+"""One running kenari for all end-to-end tests, with two scripted providers behind its models.
 Used by every test in this folder.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,30 +15,14 @@ from tests.support.system import Person, System
 _NEVER_PAUSE = {"ROUTER_HEALTH__FAILURES_IN_ROW": "100000", "ROUTER_HEALTH__WINDOW_LEAST": "100000"}
 
 
-@pytest.fixture(scope="session")
-def first() -> Iterator[BackgroundProvider]:
-    with BackgroundProvider() as provider:
-        yield provider
-
-
-@pytest.fixture(scope="session")
-def second() -> Iterator[BackgroundProvider]:
-    with BackgroundProvider() as provider:
-        yield provider
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def system(
     first: BackgroundProvider, second: BackgroundProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[System]:
-    directory: Path = tmp_path_factory.mktemp("system")
+    directory = tmp_path_factory.mktemp("system")
     catalog = write_catalog(directory / "catalog.yaml", first.base_url, second.base_url)
-    running = System(directory, catalog, {**PROVIDER_KEY, **_NEVER_PAUSE})
-    try:
-        running.start()
+    with System(directory, catalog, {**PROVIDER_KEY, **_NEVER_PAUSE}) as running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +31,7 @@ def fresh_script(first: BackgroundProvider, second: BackgroundProvider) -> None:
     second.answers(completion("ok"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def person(system: System) -> Person:
     """An account with Rp 100,000 that many tests share; tests of money make their own."""
     return system.person()

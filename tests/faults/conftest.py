@@ -20,30 +20,14 @@ _LIMITS = {
 }
 
 
-@pytest.fixture(scope="session")
-def first() -> Iterator[BackgroundProvider]:
-    with BackgroundProvider() as provider:
-        yield provider
-
-
-@pytest.fixture(scope="session")
-def second() -> Iterator[BackgroundProvider]:
-    with BackgroundProvider() as provider:
-        yield provider
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def system(
     first: BackgroundProvider, second: BackgroundProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[System]:
     directory = tmp_path_factory.mktemp("faults")
     catalog = write_catalog(directory / "catalog.yaml", first.base_url, second.base_url)
-    running = System(directory, catalog, {**PROVIDER_KEY, **_LIMITS})
-    try:
-        running.start()
+    with System(directory, catalog, {**PROVIDER_KEY, **_LIMITS}) as running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture(autouse=True)

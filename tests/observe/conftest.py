@@ -28,13 +28,13 @@ _PATIENT = {
 Providers = tuple[BackgroundProvider, BackgroundProvider]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def providers() -> Iterator[Providers]:
     with BackgroundProvider() as first, BackgroundProvider() as second:
         yield first, second
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def system(providers: Providers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     directory = tmp_path_factory.mktemp("observed")
     catalog = write_catalog(directory / "catalog.yaml", *(provider.base_url for provider in providers))
@@ -46,7 +46,7 @@ def system(providers: Providers, tmp_path_factory: pytest.TempPathFactory) -> It
         running.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def watching(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServer]:
     """A Prometheus that was there before the first request."""
     with PrometheusServer(tmp_path_factory.mktemp("prometheus"), system.ports) as server:
@@ -54,7 +54,7 @@ def watching(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def traffic(system: System, watching: PrometheusServer, providers: Providers) -> Traffic:
     """What was sent, and has been settled, published and scraped by now."""
     sent = send_all(system, *providers)
@@ -63,7 +63,7 @@ def traffic(system: System, watching: PrometheusServer, providers: Providers) ->
     return sent
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def prometheus(watching: PrometheusServer, traffic: Traffic) -> PrometheusServer:
     """The Prometheus that has seen all of the traffic."""
     return watching

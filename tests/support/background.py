@@ -4,8 +4,10 @@ Used by the end-to-end tests: it keeps its address while it comes and goes.
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, Self, TypeVar
+
+import pytest
 
 from tests.support.provider import Received, Scripted, ScriptedProvider
 
@@ -63,3 +65,17 @@ class BackgroundProvider:
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+
+@pytest.fixture(scope="session")
+def first() -> Iterator[BackgroundProvider]:
+    """The provider behind most models of the fixture catalogue."""
+    with BackgroundProvider() as provider:
+        yield provider
+
+
+@pytest.fixture(scope="session")
+def second() -> Iterator[BackgroundProvider]:
+    """The provider that stands in where the first fails."""
+    with BackgroundProvider() as provider:
+        yield provider

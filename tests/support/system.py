@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import grpc
 import httpx
@@ -62,6 +62,17 @@ class System:
         self._environment = {**QUICK, "ROUTER_CATALOG_FILE": str(catalog), **(environment or {})}
         self.services: dict[str, ServiceProcess] = {}
         self.base_url = self.ports.base_url
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start(self) -> None:
         """Start stores, migrate, apply topics, start every service; each is ready afterwards."""
