@@ -147,7 +147,7 @@ def test_accounts_killed_does_not_touch_known_keys(system: System) -> None:
 
 def test_a_long_stream_keeps_its_hold(system: System, first: BackgroundProvider) -> None:
     person = system.person()
-    pieces = [step for _ in range(9) for step in (delta("x"), Pause(1.0))]
+    pieces = [step for _ in range(25) for step in (delta("x"), Pause(0.4))]
     first.answers(stream(delta("", role="assistant"), *pieces, HANG))
     with system.http(person) as client, client.stream("POST", CHAT, json={
         "model": "fx-oai", "messages": [{"role": "user", "content": "x"}], "stream": True, "max_tokens": 1000,

@@ -11,7 +11,7 @@ from tests.support.system import Person, System, eventually
 CHAT = "/v1/chat/completions"
 RUPIAH = 1_000_000
 COST = 1000 * 4_200 + 100 * 24_000
-AWAY_S = 60 if os.environ.get("KENARI_NIGHTLY") else 8
+AWAY_S = 60 if os.environ.get("KENARI_NIGHTLY") else 5
 
 
 def ask(system: System, person: Person, **fields: Any) -> httpx.Response:
