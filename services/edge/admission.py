@@ -15,6 +15,7 @@ from kenari.router.v1 import router_pb2
 
 from libs.core.retry import backoff
 from libs.llm.canonical import DEFAULT_MAX_TOKENS, ChatRequest
+from libs.llm.failures import ApiError
 from libs.ops.telemetry import Telemetry
 from libs.rpc.checks import CheckClient, CheckFailedError
 from services.edge.absent_limiter import AbsentLimiter
@@ -23,6 +24,7 @@ from services.edge.errors import RefusedError, refuse, unavailable, with_retry_a
 from services.edge.exchange import Header
 from services.edge.keys import Caller
 from services.edge.settings import EdgeSettings
+from services.edge.settlement import Settlement
 
 FREE_SUFFIX = ":free"
 # Longer than any id of ours; what is longer need not travel to be unknown.
@@ -44,6 +46,10 @@ class Admitted:
         return self.granted.billing_kind if self.granted is not None else "free"
 
 
+class LimitedError(RefusedError):
+    """The limiter refused: it has given nothing that could go back."""
+
+
 class Admission:
     """Asks the three peers in the order that wastes least."""
 
@@ -52,6 +58,7 @@ class Admission:
         limiter: CheckClient,
         router: CheckClient,
         ledger: CheckClient,
+        settlement: Settlement,
         catalog: Catalog,
         settings: EdgeSettings,
         telemetry: Telemetry,
@@ -59,6 +66,7 @@ class Admission:
         self._limiter = limiter
         self._router = router
         self._ledger = ledger
+        self._settlement = settlement
         self._catalog = catalog
         self._settings = settings
         self._absent = AbsentLimiter(settings.free_rpm_without_limiter, telemetry)
@@ -84,20 +92,26 @@ class Admission:
             "admit", self._limit_question(request_id, caller, request, free), self._settings.limiter_timeout_s, trace
         )
         try:
-            routed = await self._ask(self._router, "route", route_question, self._settings.route_timeout_s, trace)
-        except CheckFailedError as error:
-            self.give_back_later(admitting, request_id, caller, request, trace)
-            raise unavailable("routing") from error
-        if routed.HasField("refusal"):
-            self.give_back_later(admitting, request_id, caller, request, trace)
-            raise _route_refused(routed.refusal)
-        limits = await self._limits(admitting, caller, free)
-        try:
-            return await self._with_funds(request_id, caller, request, endpoint, routed.route, limits, trace)
+            route = await self._route(route_question, trace)
+            limits = await self._limits(admitting, caller, free)
+            return await self._with_funds(request_id, caller, request, endpoint, route, limits, trace)
+        except LimitedError:
+            raise
         except BaseException:
-            if limits.leased:
+            # Whatever ended it, a place of the free quota that was given, or is just being given, goes back.
+            if free:
                 self.done(request_id, caller, request, trace, success=False)
             raise
+
+    async def _route(self, question: router_pb2.RouteRequest, trace: str) -> router_pb2.Route:
+        try:
+            routed = await self._ask(self._router, "route", question, self._settings.route_timeout_s, trace)
+        except CheckFailedError as error:
+            raise unavailable("routing") from error
+        if routed.HasField("refusal"):
+            raise _route_refused(routed.refusal)
+        route: router_pb2.Route = routed.route
+        return route
 
     def _limit_question(
         self, request_id: str, caller: Caller, request: ChatRequest, free: bool
@@ -155,8 +169,12 @@ class Admission:
         )
         try:
             answer = await self._ask(self._ledger, "reserve", question, self._settings.reserve_timeout_s, trace)
-        except CheckFailedError as error:
-            raise unavailable("billing") from error
+        except BaseException as error:
+            # Whether a hold was granted is not known then: it is given back either way.
+            self._settlement.release(request_id, caller.account_id, trace, "not known to be granted")
+            if isinstance(error, CheckFailedError):
+                raise unavailable("billing") from error
+            raise
         if answer.HasField("denied"):
             raise refuse(answer.denied.status, answer.denied.code, answer.denied.message)
         return Admitted(route, answer.granted, answer.granted.max_tokens, allowed.leased, headers)
@@ -186,17 +204,6 @@ class Admission:
         if model is not None and model.free_daily is not None:
             report.model_free_daily = model.free_daily
         _forget(self._limiter.begin("done", report, 1.0, trace, lazy=True))
-
-    def give_back_later(
-        self, admitting: "asyncio.Future[Any]", request_id: str, caller: Caller, request: ChatRequest, trace: str
-    ) -> None:
-        """Return the place the limiter may be giving to a request that will not run."""
-
-        def give_back(answered: "asyncio.Future[Any]") -> None:
-            if not answered.cancelled() and answered.exception() is None and answered.result().admit.allowed.leased:
-                self.done(request_id, caller, request, trace, success=False)
-
-        admitting.add_done_callback(give_back)
 
 
 def _forget(future: "asyncio.Future[Any]") -> None:
@@ -243,7 +250,8 @@ _LIMIT_MESSAGES = {
 
 
 def _limited(refused: limiter_pb2.Refused) -> RefusedError:
-    error = refuse(429, refused.code, _LIMIT_MESSAGES[refused.code], kind="rate_limit_exceeded")
+    limit = ApiError(status=429, code=refused.code, type="rate_limit_exceeded", message=_LIMIT_MESSAGES[refused.code])
+    error = LimitedError(limit)
     if refused.code == "free_quota_daily":
         # SDKs would otherwise sleep until midnight.
         error.headers = ((b"x-should-retry", b"false"),)

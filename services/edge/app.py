@@ -16,6 +16,7 @@ from libs.service.service import Service
 from services.edge import openapi
 from services.edge.admission import Admission
 from services.edge.attempts import Attempts
+from services.edge.believable import Believable
 from services.edge.body import BodyReader
 from services.edge.catalog import Catalog
 from services.edge.clients import AccountsClient, LedgerClient, ledger_checks, limiter_checks, router_checks
@@ -58,20 +59,24 @@ def build(settings: EdgeSettings) -> Service:
     )
     transport = service.add(HttpTransport())
     reports = Reports(bus.producer, telemetry)
-    live = service.add(LiveRequests(settings.keepalive_s, telemetry))
+    live = service.add(LiveRequests(settings.keepalive_s, settings.write_stall_s, telemetry))
     settlement = service.add(Settlement(ledger_stream, ledger, reports, settings.touch_every_s, telemetry))
     parts = ChatParts(
         keys=keys,
         live=live,
         bodies=BodyReader(settings.body),
-        admission=Admission(limiter, router, ledger_stream, catalog, settings, telemetry),
+        admission=Admission(limiter, router, ledger_stream, settlement, catalog, settings, telemetry),
         attempts=Attempts(Providers(transport), reports, settings.provider_wait_s, telemetry.tracing),
         settlement=settlement,
+        believable=Believable(telemetry),
         reports=reports,
         tracing=telemetry.tracing,
     )
 
-    reads = FastAPI(title="kenari", docs_url=None, redoc_url=None, openapi_url="/openapi.json")
+    # A redirect would repeat whatever host the caller claims to have asked.
+    reads = FastAPI(
+        title="kenari", docs_url=None, redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False
+    )
     for endpoint in (models, account, usage, health):
         reads.include_router(endpoint.router)
     reading.install_handlers(reads)

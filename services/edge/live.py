@@ -32,7 +32,7 @@ class Live:
         "exchange",
         "last_write",
         "stream",
-        "writing",
+        "write_began",
     )
 
     def __init__(self, requests: "LiveRequests", exchange: Exchange) -> None:
@@ -48,7 +48,7 @@ class Live:
         self.body_due = 0.0
         self.stream = False
         self.last_write = 0.0
-        self.writing = False
+        self.write_began = 0.0
 
     def __enter__(self) -> Self:
         self._requests.running.add(self)
@@ -73,8 +73,8 @@ class Live:
         """True once the client has closed its connection."""
         return bool(self._cycle.disconnected)
 
-    def check(self, now: float) -> None:
-        """Cancel the request's task when nobody waits for it or its body has stalled."""
+    def check(self, now: float, write_stall_s: float) -> None:
+        """Cancel the request's task when nobody waits for it, reads what is sent, or sends the rest of its body."""
         if self.ended is not None or self._task is None:
             return
         if self.client_left:
@@ -83,6 +83,11 @@ class Live:
         elif self.body_due and now >= self.body_due:
             self.ended = "body_stalled"
             self._task.cancel()
+        elif self.write_began and now - self.write_began >= write_stall_s:
+            # A client that is there but takes nothing would keep its hold and its provider for ever.
+            self.ended = "client_left"
+            self._task.cancel()
+            self._cycle.transport.abort()
 
     def absorb_cancel(self) -> bool:
         """In an ``except CancelledError``: True if the ticker asked for it, and the task may go on to its end."""
@@ -100,22 +105,23 @@ class Live:
 
     async def write(self, chunk: bytes) -> None:
         """Send a piece of the stream, opening it if need be; never between the halves of another piece."""
-        while self.writing:  # noqa: ASYNC110  # as good as never: a lock per request would cost every request
+        while self.write_began:  # noqa: ASYNC110  # as good as never: a lock per request would cost every request
             await asyncio.sleep(0.005)
-        self.writing = True
+        self.write_began = time.monotonic()
         try:
             if not self.exchange.status:
                 await self.exchange.start_stream(self._stream_headers)
             await self.exchange.write(chunk)
         finally:
-            self.writing = False
-        self.last_write = time.monotonic()
+            self.last_write = time.monotonic()
+            self.write_began = 0.0
 
 
 class LiveRequests:
     """All running requests of this process, and the ticker that looks after them."""
 
-    def __init__(self, keepalive_s: float, telemetry: Telemetry) -> None:
+    def __init__(self, keepalive_s: float, write_stall_s: float, telemetry: Telemetry) -> None:
+        self._write_stall_s = write_stall_s
         self.running: set[Live] = set()
         self.body_bytes = 0
         self._keepalive_s = keepalive_s
@@ -140,8 +146,8 @@ class LiveRequests:
             await asyncio.sleep(TICK_S)
             now = time.monotonic()
             for live in list(self.running):
-                live.check(now)
-                if live.stream and not live.writing and now - live.last_write >= self._keepalive_s:
+                live.check(now, self._write_stall_s)
+                if live.stream and not live.write_began and now - live.last_write >= self._keepalive_s:
                     self._send_keepalive(live)
 
     def _send_keepalive(self, live: Live) -> None:

@@ -57,6 +57,8 @@ class EdgeSettings(ServiceSettings):
     provider_wait_s: float = Field(5.0, ge=0)
     # Silence after which a stream gets a comment line.
     keepalive_s: float = Field(15.0, gt=0)
+    # How long a client may take nothing of what is sent before it counts as gone.
+    write_stall_s: float = Field(60.0, gt=0)
     # How often the holds of running requests are kept alive; well within their life.
     touch_every_s: float = Field(30.0, gt=0)
     # Free requests per account and minute that one edge lets through while no limiter answers.

@@ -78,7 +78,6 @@ class Settlement:
     def settle(self, run: Run, usage: Usage) -> None:
         """Charge what was used, now and by event."""
         self._holds.discard(run.request_id)
-        self._reports.usage(run, usage)
         question = ledger_pb2.SettleRequest(
             request_id=usage.request_id,
             account_id=usage.account_id,
@@ -97,22 +96,27 @@ class Settlement:
             descriptor=usage.descriptor,
             started_at_ms=usage.started_at_ms,
         )
+        # After the question is made: figures that fit no column must not become an event either.
+        self._reports.usage(run, usage)
         answer = self._checks.begin("settle", question, SETTLE_TIMEOUT_S, run.trace, lazy=True)
         self._pending.add(answer)
         answer.add_done_callback(self._settled)
 
-    def release(self, run: Run, reason: str, tries: int = RELEASE_TRIES) -> None:
-        """Give a hold back: nothing was delivered. If the ledger cannot be told, the hold runs out by itself."""
-        self._holds.discard(run.request_id)
-        question = ledger_pb2.ReleaseRequest(request_id=run.request_id, account_id=run.account_id, reason=reason)
-        answer = self._checks.begin("release", question, SETTLE_TIMEOUT_S, run.trace)
+    def release(self, request_id: str, account_id: str, trace: str, reason: str, tries: int = RELEASE_TRIES) -> None:
+        """Give a hold back, or one that may have been granted: nothing was delivered.
+
+        If the ledger cannot be told, the hold runs out by itself.
+        """
+        self._holds.discard(request_id)
+        question = ledger_pb2.ReleaseRequest(request_id=request_id, account_id=account_id, reason=reason)
+        answer = self._checks.begin("release", question, SETTLE_TIMEOUT_S, trace)
         self._pending.add(answer)
 
         def released(done: "asyncio.Future[Any]") -> None:
             self._pending.discard(done)
             if not done.cancelled() and done.exception() is not None and tries > 1:
                 later = asyncio.get_running_loop().call_later
-                later(0.5, self.release, run, reason, tries - 1)
+                later(0.5, self.release, request_id, account_id, trace, reason, tries - 1)
 
         answer.add_done_callback(released)
 

@@ -24,6 +24,7 @@ DEGRADED = CounterSpec("kenari.edge.limiter.absent", "Requests decided without t
 KEY_LOOKUPS = CounterSpec("kenari.edge.key.lookups", "Where keys were found", labels=("source",))
 KEYS_AGE = GaugeSpec("kenari.edge.keys.age_seconds", "Time since the owner of the keys was last heard")
 SETTLEMENTS = CounterSpec("kenari.edge.settlements", "Settlements sent to the ledger at once", labels=("outcome",))
+UNBELIEVABLE = CounterSpec("kenari.edge.usage.unbelievable", "Usage reports of providers that cannot be true")
 BODY_BYTES = GaugeSpec("kenari.edge.body.large_bytes", "Memory held by large request bodies")
 
 ALL = (
@@ -38,5 +39,6 @@ ALL = (
     KEY_LOOKUPS,
     KEYS_AGE,
     SETTLEMENTS,
+    UNBELIEVABLE,
     BODY_BYTES,
 )

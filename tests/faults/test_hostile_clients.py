@@ -75,9 +75,7 @@ def test_large_bodies_leave_memory_bounded(system: System) -> None:
     assert system.metric("edge", "process_resident_memory_bytes") - before < 200 * MIB
 
 
-def test_a_client_that_does_not_read_bounds_memory_and_stops_the_provider(
-    system: System, first: BackgroundProvider
-) -> None:
+def test_a_client_that_does_not_read_bounds_memory_and_is_left(system: System, first: BackgroundProvider) -> None:
     person = system.person()
     piece = delta("y" * 60_000)
     first.answers(stream(delta("", role="assistant"), *[piece] * 600, finish("stop"), usage(1, 1)))
@@ -87,8 +85,34 @@ def test_a_client_that_does_not_read_bounds_memory_and_stops_the_provider(
         first.wait_requests(1)
         time.sleep(1.0)
         assert system.metric("edge", "process_resident_memory_bytes") - before < 30 * MIB
-    first.wait_closed(3.0)
+        first.wait_closed(5.0)
+        eventually(lambda: system.balance(person)["reserved_micro_idr"] == 0)
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["json", "stream"])
+def test_a_usage_that_cannot_be_true_is_not_charged(system: System, first: BackgroundProvider, streamed: bool) -> None:
+    person = system.person()
+    for count in (2_000_000_000, 5_000_000_000, -7):
+        first.answers(
+            stream(delta("four", role="assistant"), finish("stop"), usage(10, count), b"data: [DONE]\n\n")
+            if streamed
+            else completion("four", usage=(10, count))
+        )
+        assert ask(system, person, model="fx-oai", stream=streamed, max_tokens=16).status_code == 200
+    eventually(lambda: len(system.usage(person)) == 3)
+    assert [row["completion_tokens"] for row in system.usage(person)] == [1, 1, 1]
     eventually(lambda: system.balance(person)["reserved_micro_idr"] == 0)
+    assert system.balance(person)["balance_micro_idr"] > 99_999 * 1_000_000
+
+
+def test_a_stream_far_past_its_limit_is_cut_and_costs_nothing(system: System, first: BackgroundProvider) -> None:
+    person = system.person()
+    first.answers(stream(delta("", role="assistant"), *[delta("y" * 4_000)] * 100, HANG))
+    answer = ask(system, person, model="fx-oai", stream=True, max_tokens=16)
+    assert "stream_interrupted" in answer.text
+    assert len(answer.text) < 250_000
+    eventually(lambda: system.balance(person)["reserved_micro_idr"] == 0)
+    assert system.balance(person)["balance_micro_idr"] == 100_000 * 1_000_000
 
 
 def test_a_dead_provider_is_left_and_a_healed_one_used_again(

@@ -105,6 +105,18 @@ def test_a_ledger_killed_under_load_charges_every_answer_exactly_once(system: Sy
     system.reconcile()
 
 
+def test_a_hold_nobody_could_be_told_of_is_given_back(system: System) -> None:
+    person = system.person()
+    system.services["ledger"].pause()
+    try:
+        assert ask(system, person).status_code == 503
+    finally:
+        system.services["ledger"].resume()
+    # Well before the hold would run out by itself.
+    eventually(lambda: settled(system, person), within_s=4)
+    assert system.balance(person)["balance_micro_idr"] == 100_000 * RUPIAH
+
+
 def test_a_limiter_killed_leaves_paid_requests_alone(system: System) -> None:
     person = system.person()
     system.services["limiter"].kill()

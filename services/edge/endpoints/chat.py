@@ -12,12 +12,13 @@ from types import ModuleType
 
 from libs.llm.canonical import Answer, ChatRequest, Finish, StreamEvent
 from libs.llm.canonical import Usage as Tokens
-from libs.llm.failures import ApiError, BadRequest, ProviderFailure
+from libs.llm.failures import ApiError, BadRequest, FailureKind, ProviderFailure
 from libs.llm.identity import Identity
 from libs.llm.tokens import estimated_usage, tokens_of
 from libs.ops.tracing import Tracing, current_traceparent
 from services.edge.admission import Admission, Admitted
 from services.edge.attempts import Attempts, OpenStream
+from services.edge.believable import Believable, most_output
 from services.edge.body import BodyReader, ClientLeftError
 from services.edge.errors import INTERNAL, PlainRefusedError, RefusedError
 from services.edge.exchange import TEXT, Exchange, Header
@@ -41,6 +42,7 @@ class ChatParts:
     admission: Admission
     attempts: Attempts
     settlement: Settlement
+    believable: Believable
     reports: Reports
     tracing: Tracing
 
@@ -130,8 +132,8 @@ class ChatEndpoint:
             answer: Answer = await self._parts.attempts.complete(
                 run, ending.request, admitted.route, admitted.max_tokens
             )
-        usage = answer.usage or estimated_usage(ending.request, answer)
-        ending.settle("completed", usage, estimated=answer.usage is None)
+        usage, estimated = ending.believed(answer.usage, estimated_usage(ending.request, answer))
+        ending.settle("completed", usage, estimated=estimated)
         await exchange.respond(200, self._format.render_answer(answer, usage, identity), extra=admitted.headers)
 
     async def _stream(self, exchange: Exchange, live: Live, ending: "_Ending", identity: Identity) -> None:
@@ -161,6 +163,8 @@ class ChatEndpoint:
                     await self._last(live, writer, events, finish, ending)
                     return
                 await live.write(writer.write(events))
+                if ending.delivered() > most_output(ending.admitted.max_tokens):
+                    raise ProviderFailure(FailureKind.JUNK, detail="far more than max_tokens")
                 if live.client_left:
                     # Sending to a closed connection is silent: a fast provider would be read to its end.
                     raise ClientLeftError
@@ -169,10 +173,10 @@ class ChatEndpoint:
         self, live: Live, writer: "_Writer", events: list[StreamEvent], finish: Finish, ending: "_Ending"
     ) -> None:
         out = writer.write(events[:-1])
-        usage = finish.usage or ending.estimate()
+        usage, estimated = ending.believed(finish.usage, ending.estimate())
         out += writer.write([Finish(finish.finish_reason, usage)])
         # Settled before the last bytes leave: a client that closes now has had the whole answer.
-        ending.settle("completed", usage, estimated=finish.usage is None)
+        ending.settle("completed", usage, estimated=estimated)
         self._parts.reports.attempt(ending.run, "completed", output_tokens=usage.completion)
         await live.write(out)
 
@@ -207,6 +211,11 @@ class _Ending:
         """What was delivered, as far as the edge can tell."""
         completion = self.delivered()
         return Tokens(prompt=self.request.input_tokens, completion=completion)
+
+    def believed(self, told: Tokens | None, own: Tokens) -> tuple[Tokens, bool]:
+        """The usage to settle, and whether it is our own count."""
+        admitted = self.admitted
+        return self._parts.believable.settled(told, own, self.request, admitted.route.model, admitted.max_tokens)
 
     def settle(self, outcome: str, tokens: Tokens, *, estimated: bool) -> None:
         """Charge what was used; a second call changes nothing."""
@@ -254,4 +263,5 @@ class _Ending:
             return
         self._ended = True
         if self.admitted.granted is not None:
-            self._parts.settlement.release(self.run, "nothing delivered")
+            run = self.run
+            self._parts.settlement.release(run.request_id, run.account_id, run.trace, "nothing delivered")

@@ -25,6 +25,7 @@ _DAY_S = 86_400
 _RANGES = {"24h": _DAY_S, "7d": 7 * _DAY_S, "30d": 30 * _DAY_S}
 _KINDS = ("payg", "plan", "coupon", "token_alloc", "free", "byok")
 _DEEPEST_ROW = 10_000
+_LONGEST_NAME = 256
 _LIMIT_TIMEOUT_S = 0.1
 
 
@@ -81,8 +82,8 @@ async def read_usage_log(request: Request, caller: OwnCaller) -> UsageLog:
             account_id=caller.account_id,
             start=window.start,
             end=window.end,
-            model=query.get("model") or "",
-            key_id=_key_filter(caller, query.get("api_key_id")),
+            model=_name("model", query.get("model")),
+            key_id=_key_filter(caller, _name("api_key_id", query.get("api_key_id"))),
             billing_kind=kind,
             page=page,
             limit=limit,
@@ -143,9 +144,18 @@ def _paging(page_text: str | None, limit_text: str | None) -> tuple[int, int]:
     return page, limit
 
 
-def _key_filter(caller: Caller, asked: str | None) -> str:
+def _name(parameter: str, given: str | None) -> str:
+    if given is None:
+        return ""
+    # The ledger's database cannot even compare a text with a zero byte.
+    if "\0" in given or len(given) > _LONGEST_NAME:
+        raise _bad(parameter, f"{parameter} must be at most {_LONGEST_NAME} characters, none of them a zero byte")
+    return given
+
+
+def _key_filter(caller: Caller, asked: str) -> str:
     if not caller.restricted:
-        return asked or ""
+        return asked
     if asked and asked != caller.key_id:
         raise _bad("api_key_id", "a restricted key reads only its own usage")
     return caller.key_id
