@@ -2,10 +2,9 @@
 Used by the conftest of both folders.
 """
 
+import json
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 PROVIDER_KEY = {"E2E_PROVIDER_KEY": "sk-provider-secret"}
 
@@ -17,7 +16,8 @@ def write_catalog(path: Path, first: str, second: str) -> Path:
     """Write the catalogue for two providers' base URLs and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     providers = [{"id": "simulated", "format": "simulated"}, _provider("p1", first), _provider("p2", second)]
-    path.write_text(yaml.safe_dump({"providers": providers, "models": _models()}, sort_keys=False))
+    # JSON is YAML without the aliases that a catalogue may not have.
+    path.write_text(json.dumps({"providers": providers, "models": _models()}, indent=2))
     return path
 
 
