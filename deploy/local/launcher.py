@@ -5,28 +5,42 @@ Called as `python -m deploy.local.launcher`; PROCESSES=1 in the environment give
 import argparse
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from deploy.local import LocalServer, LocalServerError, PostgresServer, TansuServer, ValkeyServer, demo, wiring
+from deploy.local import (
+    LocalServer,
+    LocalServerError,
+    PostgresServer,
+    TansuServer,
+    ValkeyServer,
+    demo,
+    precheck,
+    wiring,
+)
 from deploy.local.addresses import KAFKA, POSTGRES, VALKEY, Ports
 from deploy.local.greeting import greeting
 from deploy.local.lock import DirectoryLock
 from deploy.local.progress import Progress
 from deploy.local.services import ServiceProcess, check_ports, end_left_over
 from deploy.local.wiring import WITH_DATABASE, WITH_RPC, State
-from libs.core.errors import KenariError
+from libs.core.errors import ConfigError, KenariError
 from libs.db import migrate
 
 _LOG_KEPT_BYTES = 20_000_000
 _EVERY_S = 0.5
+# One request to stop can come as several signals: from the terminal or `timeout` to the group, and through make.
+_SAME_REQUEST_S = 1.0
+_STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 _SERVICES = (*WITH_RPC, "edge")
 
 
@@ -43,6 +57,7 @@ class Launcher:
         self._ports = Ports.read(environment)
         self._progress = Progress()
         self._stop = threading.Event()
+        self._asked_at = 0.0
         self._failed = threading.Event()
         self._started: list[LocalServer] = []
         state, ports = self._state.directory, self._ports
@@ -65,22 +80,28 @@ class Launcher:
 
     def _start_everything(self) -> None:
         self._make_room()
+        # The databases' passwords are made with them, and no setting depends on them.
+        precheck.check(wiring.process_environment(self._wired(f"postgresql://{self._postgres.address}/{{}}".format)))
         end_left_over(self._state)
         check_ports(self._ports, _SERVICES)
         print(f"kenari: starting, data in {self._state.directory}", flush=True)
         self._together([self._provide_databases, lambda: self._start(self._valkey), self._provide_topics])
-        dsns = {name: self._postgres.dsn(name) for name in WITH_DATABASE}
-        wired = wiring.settings(
-            self._state, self._ports, dsns, f"{self._valkey.url}0", self._broker.address, self._environment
-        )
-        # Tansu lets a group wait for half its session before it starts.
-        wired["KENARI_KAFKA__SESSION_TIMEOUT_MS"] = "3000"
+        wired = self._wired(self._postgres.dsn)
         wiring.save(self._state, wired)
         services = self._services(wired)
         self._together([partial(self._start, service) for service in services])
         with self._progress.step("demo", "account, Rp 100,000 and key"):
             key = asyncio.run(demo.provide(self._state, self._ports))
         print(greeting(self._state, self._ports, key, self._broker.address, self._progress.seconds), flush=True)
+
+    def _wired(self, dsn: Callable[[str], str]) -> dict[str, str]:
+        dsns = {name: dsn(name) for name in WITH_DATABASE}
+        wired = wiring.settings(
+            self._state, self._ports, dsns, f"{self._valkey.url}0", self._broker.address, self._environment
+        )
+        # Tansu lets a group wait for half its session before it starts.
+        wired["KENARI_KAFKA__SESSION_TIMEOUT_MS"] = "3000"
+        return wired
 
     def _provide_databases(self) -> None:
         self._start(self._postgres)
@@ -161,10 +182,12 @@ class Launcher:
             print("kenari: stopped", flush=True)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._stop.is_set():
+        if not self._stop.is_set():
+            self._asked_at = time.monotonic()
+            self._stop.set()
+        elif time.monotonic() > self._asked_at + _SAME_REQUEST_S:
             # Asked twice: leave at once. The guard process ends the children.
             os._exit(130)
-        self._stop.set()
 
     def _make_room(self) -> None:
         """Make the folders, set long logs and traces aside, show the stores' logs beside the services'."""
@@ -192,9 +215,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         return Launcher(options.directory.resolve(), os.environ).run()
+    except ConfigError as error:
+        print("\n".join(f"kenari: {line}" for line in str(error).splitlines()), file=sys.stderr)
     except (LocalServerError, KenariError) as error:
         print(f"kenari: {error}", file=sys.stderr)
-        return 1
+    except OSError as error:
+        if error.filename is None and error.errno not in _STORAGE:
+            raise
+        print(f"kenari: {error.filename or options.directory}: {error.strerror}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ class LocalServer(ABC):
         self.port = pick_free_port() if port is None else port
         self.port_setting = port_setting
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_from = 0
         self._owner_lock = DirectoryLock(self.directory, "owner.lock")
         self._server_lock = DirectoryLock(self.directory, "server.lock")
 
@@ -84,6 +85,7 @@ class LocalServer(ABC):
         self._forget()
         self._owner_lock.acquire()
         try:
+            self._log_from = self._log_size()
             self._end_orphan()
             self._server_lock.acquire(wait_seconds=self.stop_seconds)
             require_free(self.name, self.port, self.port_setting)
@@ -121,12 +123,20 @@ class LocalServer(ABC):
         self._signal(signal.SIGCONT)
 
     def log_tail(self) -> str:
-        """The last lines of the log, indented for a message."""
+        """The last lines that the log got since `start`, indented for a message."""
         try:
-            lines = self.log_file.read_text(errors="replace").splitlines()
+            with self.log_file.open("rb") as log:
+                log.seek(self._log_from)
+                lines = log.read().decode(errors="replace").splitlines()
         except FileNotFoundError:
             lines = []
         return "\n".join(f"    {line}" for line in lines[-_LOG_TAIL_LINES:]) or "    (the log is empty)"
+
+    def _log_size(self) -> int:
+        try:
+            return self.log_file.stat().st_size
+        except FileNotFoundError:
+            return 0
 
     @abstractmethod
     def _prepare(self) -> None:

@@ -35,11 +35,19 @@ _DEADLINE_S = 5.0
 _CLOCK_SLACK_MS = 5_000
 
 
+class UnknownRequest(LocalServerError):
+    """Neither money nor events nor spans of this request are known."""
+
+    reason = "unknown_request"
+
+
 async def report(wired: Mapping[str, str], state: State, request_id: str) -> list[str]:
-    """The whole report, line by line. Raises Transient when the ledger or the broker does not answer."""
+    """The whole report, line by line. Raises UnknownRequest, or Transient when the ledger or the broker is away."""
     books, events = await asyncio.gather(_books(wired, request_id), _events(wired, request_id))
     old = state.traces.with_name(f"{state.traces.name}.old")
     spans = trace_tree.render(trace_tree.read_trace((old, state.traces), request_id))
+    if not (books.holds or books.usage or books.transfers or events or spans):
+        raise UnknownRequest(f"nothing is known of request {request_id}; traces come within a second of the answer")
     return [
         f"Request {request_id}",
         *_section("Hold", _holds(books), "none: free, refused, or never admitted"),
@@ -119,6 +127,16 @@ def _time(unix_ms: int) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{unix_ms % 1000:03d}Z"
 
 
+def _is_request_id(text: str) -> bool:
+    if not _ID.fullmatch(text):
+        return False
+    try:
+        uuid7_unix_ms(text)
+    except ValueError:
+        return False
+    return True
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the report; return 0, or 1 with one line when it cannot be had."""
     parser = argparse.ArgumentParser(prog="python -m deploy.local.show", description=__doc__)
@@ -126,12 +144,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--directory", type=Path, default=DEFAULT_STATE, help="where the run keeps its data")
     options = parser.parse_args(arguments)
     request_id = options.request_id.replace("-", "").lower()
-    if not _ID.fullmatch(request_id):
+    if not _is_request_id(request_id):
         print("kenari: say which request: make show ID=<the x-request-id header of an answer>", file=sys.stderr)
         return 1
     state = State(options.directory)
     try:
         lines = asyncio.run(report(wiring.load(state), state, request_id))
+    except UnknownRequest as error:
+        print(f"kenari: {error}", file=sys.stderr)
+        return 1
     except (LocalServerError, KenariError) as error:
         print(f"kenari: {error}; is `make run` running?", file=sys.stderr)
         return 1

@@ -3,6 +3,7 @@ Run by pytest with real stores; each test starts the launcher as a process of it
 """
 
 import asyncio
+import errno
 import os
 import re
 import shlex
@@ -21,10 +22,11 @@ import grpc
 import pytest
 from kenari.accounts.v1 import accounts_pb2, accounts_pb2_grpc
 
-from deploy.local import demo
+from deploy.local import demo, launcher, show
 from deploy.local.addresses import DEFAULTS, HTTP, Ports
 from deploy.local.ports import pick_free_port
 from deploy.local.wiring import ROOT, State
+from libs.core.ids import uuid7_hex
 
 _START_S = 100.0
 
@@ -129,8 +131,8 @@ def _balance(ports: dict[str, str], key: str) -> str:
     return _curl(f"curl http://127.0.0.1:{ports[HTTP]}/v1/account/balance -H 'Authorization: Bearer {key}'")
 
 
-def _show(run: Run, request_id: str) -> str:
-    done = subprocess.run(
+def _ask_show(run: Run, request_id: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
         [sys.executable, "-m", "deploy.local.show", "--directory", str(run.directory), request_id],
         cwd=ROOT,
         capture_output=True,
@@ -138,6 +140,10 @@ def _show(run: Run, request_id: str) -> str:
         timeout=30,
         check=False,
     )
+
+
+def _show(run: Run, request_id: str) -> str:
+    done = _ask_show(run, request_id)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -172,8 +178,16 @@ def test_a_newcomer_gets_answers_and_finds_their_traces(home: Path, ports: dict[
     for event in ("edge.usage_recorded.v1", "edge.request_finished.v1", "edge.attempt_finished.v1"):
         assert event in sections["Kafka events"]
 
-    run.process.send_signal(signal.SIGINT)
+    unknown = _ask_show(run, uuid7_hex())
+    assert (unknown.returncode, len(unknown.stderr.splitlines())) == (1, 1)
+    assert "nothing is known of request" in unknown.stderr
+
+    # `timeout make run` signals the group and make repeats it: the same wish, told twice.
+    run.process.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    run.process.send_signal(signal.SIGTERM)
     assert run.ends() == 0, run.output
+    assert run.output.endswith("kenari: stopped")
     assert _processes_below(home) == {}
 
 
@@ -253,6 +267,54 @@ def test_a_taken_port_is_one_line_that_names_it(tmp_path: Path, ports: dict[str,
     assert _processes_below(tmp_path) == {}
 
 
+def test_a_catalogue_with_mistakes_is_refused_before_anything_starts(
+    tmp_path: Path, ports: dict[str, str], runs: list[Run]
+) -> None:
+    catalog = tmp_path / "catalog.yaml"
+    catalog.write_text("providers:\n  - id: sim\n    format: simulatd\n")
+    run = Run(tmp_path / "run", ports, ROUTER_CATALOG_FILE=str(catalog))
+    runs.append(run)
+    assert run.ends() == 1
+    assert [line.split(" must ")[0] for line in run.output.splitlines()] == [
+        f"kenari: {catalog}:1: 'models'",
+        f"kenari: {catalog}:3: 'format'",
+    ]
+    assert not (tmp_path / "run" / "postgres").exists()
+
+
+def test_a_wrong_setting_is_named_before_anything_starts(
+    tmp_path: Path, ports: dict[str, str], runs: list[Run]
+) -> None:
+    run = Run(tmp_path, ports, EDGE_KEEPALIVE_S="soon", KENARI_TELEMETRY__LOG_LEVEL="loud")
+    runs.append(run)
+    assert run.ends() == 1
+    assert sorted(line.split(":")[1] for line in run.output.splitlines()) == [
+        " EDGE_KEEPALIVE_S",
+        " KENARI_TELEMETRY__LOG_LEVEL",
+    ]
+
+
+def test_a_place_that_cannot_be_written_is_one_line_that_names_it(
+    tmp_path: Path, ports: dict[str, str], runs: list[Run]
+) -> None:
+    (tmp_path / "file").touch()
+    run = Run(tmp_path / "file" / "run", ports)
+    runs.append(run)
+    assert run.ends() == 1
+    assert run.output == f"kenari: {tmp_path}/file/run: Not a directory"
+
+
+def test_a_full_disk_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(_: launcher.Launcher) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(launcher.Launcher, "run", run)
+    assert launcher.main(["--directory", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"kenari: {tmp_path}: No space left on device\n"
+
+
 def test_two_runs_do_not_share_a_directory(tmp_path: Path, ports: dict[str, str], runs: list[Run]) -> None:
     held = subprocess.Popen(
         [sys.executable, "-c", _HOLD_LOCK, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.PIPE
@@ -279,9 +341,9 @@ with DirectoryLock(Path(sys.argv[1]), "run.lock"):
 """
 
 
-def test_show_says_what_it_needs() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "deploy.local.show", "nonsense"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert "make show ID=" in done.stderr
+@pytest.mark.parametrize("given", ["nonsense", "a" * 32])
+def test_show_says_what_it_needs(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show.main([given]) == 1
+    said = capsys.readouterr().err
+    assert "make show ID=" in said
+    assert len(said.splitlines()) == 1

@@ -144,6 +144,18 @@ def test_server_that_ends_while_starting_is_reported_with_its_log(directory: Pat
         assert not broken.running
 
 
+def test_the_log_of_earlier_starts_is_not_shown(directory: Path) -> None:
+    # given a log that an earlier start left
+    broken = _Broken(directory)
+    broken.log_file.write_text("a mistake of yesterday\n")
+    # when the next start fails
+    with pytest.raises(StartFailed, match="the disk is full") as failed:
+        broken.start()
+    # then the message has the words of this start alone
+    assert "yesterday" not in str(failed.value)
+    assert "yesterday" in broken.log_file.read_text()
+
+
 def test_server_killed_from_outside_starts_again(directory: Path) -> None:
     with ValkeyServer(directory) as server:
         # given a server that somebody else killed
