@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
+from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError, SafeConstructor
 
 from libs.core.errors import ConfigError
@@ -54,25 +55,21 @@ class Marked:
     def wrong(self, line: int, reason: str) -> None:
         self.mistakes.append(Mistake(line, reason))
 
-    def take(self, node: yaml.Node, path: Path, parents: tuple[int, ...]) -> Any:
+    def take(self, node: yaml.Node, path: Path) -> Any:
         """Turn a node into data, noting lines and what YAML itself lets pass."""
         line = node.start_mark.line + 1
         self._values[path] = line
-        if id(node) in parents:
-            self.wrong(line, "this part contains itself")
-            return None
-        inside = (*parents, id(node))
         if isinstance(node, yaml.SequenceNode):
-            return [self.take(item, (*path, n), inside) for n, item in enumerate(node.value)]
+            return [self.take(item, (*path, n)) for n, item in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path, inside)
+            return self._mapping(node, path)
         try:
             return SafeConstructor().construct_object(node, deep=True)
         except (ConstructorError, ValueError):
             self.wrong(line, f"cannot read this value as {node.tag.rpartition(':')[2]}")
             return None
 
-    def _mapping(self, node: yaml.MappingNode, path: Path, inside: tuple[int, ...]) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
@@ -84,14 +81,27 @@ class Marked:
                 self.wrong(line, f"{key!r} is given twice, first in line {self._keys[(*path, key)]}")
                 continue
             self._keys[(*path, key)] = line
-            mapping[key] = self.take(value_node, (*path, key), inside)
+            mapping[key] = self.take(value_node, (*path, key))
         return mapping
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases: a few lines of them can stand for more values than fit into memory."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise ComposerError(None, None, "aliases (*name) cannot be used here", event.start_mark)
+        return super().compose_node(parent, index)
 
 
 def read_marked(text: str, file: str) -> Marked:
     """Parse ``text``; raise CatalogError when it is no YAML, note lesser mistakes in the result."""
+    marked = Marked()
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = yaml.compose(text, Loader=_Loader)
+        if node is not None:
+            marked.data = marked.take(node, ())
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.context, error.problem) if part)
@@ -99,7 +109,6 @@ def read_marked(text: str, file: str) -> Marked:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise CatalogError(file, [Mistake(line, "no valid YAML: a character that cannot be printed")]) from error
-    marked = Marked()
-    if node is not None:
-        marked.data = marked.take(node, (), ())
+    except RecursionError as error:
+        raise CatalogError(file, [Mistake(1, "no catalogue is nested as deep as this file")]) from error
     return marked
