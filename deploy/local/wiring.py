@@ -64,6 +64,9 @@ def settings(
     wired = {
         "KENARI_KAFKA__BOOTSTRAP": kafka,
         "KENARI_KAFKA__SPOOL_DIR": str(state.directory / "spool"),
+        # Tansu forgets everything when it stops, and notices a record only after half of a fetch's wait.
+        "KENARI_KAFKA__KEEPS_RECORDS": "false",
+        "KENARI_KAFKA__FETCH_MAX_WAIT_MS": "100",
         "KENARI_TELEMETRY__TRACE_FILE": str(state.traces),
         "KENARI_KEY_HASH_SECRET": state.secret("key-hash"),
         "LEDGER_DESCRIPTOR_SECRET": state.secret("ledger-descriptor"),

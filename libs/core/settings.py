@@ -46,6 +46,8 @@ class KafkaSettings(Part):
     session_timeout_ms: int = Field(10_000, ge=1_000)
     # How long a request for records waits at the broker for some to come.
     fetch_max_wait_ms: int = Field(500, ge=10)
+    # Off where the broker forgets everything when it stops: then what it took is kept here too, and sent again.
+    keeps_records: bool = True
     spool_dir: Path = Path("build/spool")
 
 

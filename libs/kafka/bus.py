@@ -55,7 +55,7 @@ class Bus:
         max_age_s: float = 600.0,
     ) -> None:
         quiet.install()
-        self._settings = settings
+        self.settings = settings
         self._service = service
         self._telemetry = telemetry
         self._retry = retry or Retry()
@@ -121,7 +121,7 @@ class Bus:
 
     def table(self, topic: Topic, model: type[T], key: Callable[[T], str]) -> Table[T]:
         """Keep the latest event per key of a compacted topic in memory, under ``key(data)``."""
-        table = Table(topic, model, key, self._settings, self._telemetry)
+        table = Table(topic, model, key, self.settings, self._telemetry)
         self._tables.append(table)  # type: ignore[arg-type]
         self._reads[topic] = (model, Heartbeat)
         return table
@@ -130,7 +130,7 @@ class Bus:
     def producer(self) -> Producer:
         """The producer that never waits; made when first asked for, so before start."""
         if self._producer is None:
-            self._producer = Producer(self._settings, self._service, self._telemetry)
+            self._producer = Producer(self.settings, self._service, self._telemetry)
         return self._producer
 
     def asyncapi(self) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class Bus:
                     [name, *extra],
                     self._service,
                     chain,
-                    self._settings,
+                    self.settings,
                     self._telemetry,
                     retry=self._retry,
                     max_records=self._batches[name] or None,

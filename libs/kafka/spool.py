@@ -1,7 +1,7 @@
 """Files for events that the broker did not take: append, replay, forget. Survives kill -9.
 
-Used by the direct producer only. Several processes may share a directory: each works in a subdirectory it holds a
-lock on, and takes over those whose holder is gone.
+Used by the direct producer, and by journal.py. Several processes may share a directory: each works in a
+subdirectory it holds a lock on, and takes over those whose holder is gone.
 """
 
 import fcntl
@@ -47,12 +47,14 @@ class Spool:
     """A queue of events in segment files, oldest first.
 
     Durability: ``append`` has handed its bytes to the kernel when it returns (kill -9 loses nothing), ``syncing``
-    has them on disk (a crash of the machine loses nothing). A torn last record, left by such a crash, is skipped.
+    has them on disk (a crash of the machine loses nothing) unless ``durable`` is off, which spares the descriptors
+    that are kept for it. A torn last record, left by such a crash, is skipped.
     """
 
-    def __init__(self, directory: Path, *, segment_bytes: int = 4 * 1024 * 1024) -> None:
+    def __init__(self, directory: Path, *, segment_bytes: int = 4 * 1024 * 1024, durable: bool = True) -> None:
         self._directory = directory
         self._segment_bytes = segment_bytes
+        self._durable = durable
         self._locks: list[BinaryIO] = []
         self._own: Path | None = None
         self._active: BinaryIO | None = None
@@ -113,6 +115,10 @@ class Spool:
             self._close_active()
         return self._closed[0] if self._closed else None
 
+    def closed(self) -> list[Segment]:
+        """All segments that take no more events, oldest first."""
+        return list(self._closed)
+
     def discard(self, segment: Segment) -> None:
         """Forget a segment whose events are confirmed."""
         self._closed.remove(segment)
@@ -157,7 +163,8 @@ class Spool:
     def _close_active(self) -> None:
         assert self._active is not None
         path = Path(self._active.name)
-        self._unsynced.append(os.dup(self._active.fileno()))
+        if self._durable:
+            self._unsynced.append(os.dup(self._active.fileno()))
         self._active.close()
         self._active = None
         self._closed.append(Segment(path, self._active_size))

@@ -36,8 +36,9 @@ Change = Callable[[str, T | None], None]
 class Table(Generic[T]):
     """The latest value per key. An older ``version`` never replaces a newer one, whatever order records come in.
 
-    ``problem`` is None once everything that was on the topic at start has been read. While the broker is away the
-    table keeps its values and its age grows: how old is too old is for the reader to say.
+    ``problem`` is None once everything that was on the topic at start has been read, and, where the broker keeps no
+    records, a heartbeat: its owner sends the first when all rows are there. While the broker is away the table keeps
+    its values and its age grows: how old is too old is for the reader to say.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class Table(Generic[T]):
         self._newest_ms = 0
         self._next = 0
         self._target: int | None = None
+        # Where the broker forgets, a topic may be short because its owner has not filled it yet.
+        self._whole = settings.keeps_records
         self._caught_up = False
         self._why = "connecting"
         self._task: asyncio.Task[None] | None = None
@@ -126,10 +129,10 @@ class Table(Generic[T]):
         consumer.seek(partition, self._next if begin <= self._next <= end else begin)
         if self._target is None:
             self._target = end
-        self._why = f"reading up to offset {self._target}"
+        self._why = f"reading up to offset {self._target}" if self._target else "waiting for its owner"
         while True:
             # Before the poll, since the position can pass the end of a compacted topic without a record.
-            if not self._caught_up and await consumer.position(partition) >= self._target:
+            if not self._caught_up and self._whole and await consumer.position(partition) >= self._target:
                 self._caught_up = True
                 log.info("table is complete", extra={"topic": self._topic.name, "count": len(self._rows)})
             for records in (await consumer.getmany(timeout_ms=_POLL_MS)).values():
@@ -152,7 +155,10 @@ class Table(Generic[T]):
             log.error("undecodable", extra={"topic": self._topic.name, "offset": record.offset})
             return "undecodable"
         self._newest_ms = max(self._newest_ms, record.timestamp)
-        return "heartbeat" if data is None else self._put(key, data)
+        if data is None:
+            self._whole = True
+            return "heartbeat"
+        return self._put(key, data)
 
     def _put(self, record_key: bytes, data: T) -> str:
         version = int(getattr(data, "version", 0))
