@@ -3,17 +3,14 @@ Run by pytest with real stores; each test starts the launcher as a process of it
 """
 
 import asyncio
-import errno
 import os
 import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,64 +19,11 @@ import grpc
 import pytest
 from kenari.accounts.v1 import accounts_pb2, accounts_pb2_grpc
 
-from deploy.local import demo, launcher, show
-from deploy.local.addresses import DEFAULTS, HTTP, Ports
-from deploy.local.ports import pick_free_port
+from deploy.local import demo
+from deploy.local.addresses import HTTP, Ports
 from deploy.local.wiring import ROOT, State
 from libs.core.ids import uuid7_hex
-
-_START_S = 100.0
-
-
-class Run:
-    """One run of the launcher on a directory; its output is gathered while it lives."""
-
-    def __init__(self, directory: Path, ports: dict[str, str], **environment: str) -> None:
-        self.directory = directory
-        self._lines: list[str] = []
-        self._up = threading.Event()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "deploy.local.launcher", "--directory", str(directory)],
-            cwd=ROOT,
-            env={**os.environ, **ports, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.append(line.rstrip("\n"))
-            if "Ctrl-C stops" in line:
-                self._up.set()
-        self._up.set()
-
-    @property
-    def output(self) -> str:
-        return "\n".join(self._lines)
-
-    def ready(self) -> "Run":
-        assert self._up.wait(_START_S), self.output
-        assert self.process.poll() is None, self.output
-        return self
-
-    @property
-    def key(self) -> str:
-        found = re.search(r"Key +(kn-\S+)", self.output)
-        assert found, self.output
-        return found[1]
-
-    def curls(self) -> list[str]:
-        return [line.strip() for line in self._lines if line.strip().startswith("curl ")]
-
-    def ends(self, within_s: float = 40.0) -> int:
-        code = self.process.wait(within_s)
-        self._reader.join(5)
-        return code
+from tests.deploy.runs import Run, processes_below
 
 
 @pytest.fixture(scope="module")
@@ -88,36 +32,6 @@ def home() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="kenari-run-"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def ports() -> dict[str, str]:
-    return {setting: str(pick_free_port()) for setting in DEFAULTS}
-
-
-@pytest.fixture
-def runs() -> Iterator[list[Run]]:
-    """Put a run in here, and it is over when the test is."""
-    started: list[Run] = []
-    yield started
-    for run in started:
-        if run.process.poll() is None:
-            run.process.send_signal(signal.SIGTERM)
-            run.process.wait(40)
-
-
-def _processes_below(directory: Path) -> dict[int, str]:
-    """Commands by id of the processes that mention the directory or work in it."""
-    found: dict[int, str] = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            place = (process / "cwd").readlink()
-        except OSError:
-            continue
-        if str(directory) in command or place.is_relative_to(directory):
-            found[int(process.name)] = command
-    return found
 
 
 def _curl(line: str) -> str:
@@ -188,7 +102,7 @@ def test_a_newcomer_gets_answers_and_finds_their_traces(home: Path, ports: dict[
     run.process.send_signal(signal.SIGTERM)
     assert run.ends() == 0, run.output
     assert run.output.endswith("kenari: stopped")
-    assert _processes_below(home) == {}
+    assert processes_below(home) == {}
 
 
 @pytest.mark.timeout(180)
@@ -233,7 +147,7 @@ def test_a_start_can_be_interrupted(home: Path, ports: dict[str, str], runs: lis
     run.process.send_signal(signal.SIGINT)
     assert run.ends() == 0, run.output
     assert "Ready after" not in run.output
-    assert _processes_below(home) == {}
+    assert processes_below(home) == {}
 
 
 @pytest.mark.timeout(180)
@@ -244,106 +158,10 @@ def test_one_process_per_service_ends_as_a_whole_when_one_dies(
     runs.append(run)
     run.ready()
     assert '"model":"sim-1"' in _curl(run.curls()[1])
-    services = {command.split()[-1]: pid for pid, command in _processes_below(home).items() if "-m services" in command}
+    services = {command.split()[-1]: pid for pid, command in processes_below(home).items() if "-m services" in command}
     assert sorted(services) == ["accounts", "edge", "ledger", "limiter", "router"]
 
     os.kill(services["limiter"], signal.SIGKILL)
     assert run.ends() == 1
     assert "kenari: limiter ended by itself" in run.output
-    assert _processes_below(home) == {}
-
-
-def test_a_taken_port_is_one_line_that_names_it(tmp_path: Path, ports: dict[str, str], runs: list[Run]) -> None:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        taken = str(other.getsockname()[1])
-        run = Run(tmp_path, {**ports, HTTP: taken})
-        runs.append(run)
-        assert run.ends() == 1
-    last = run.output.splitlines()[-1]
-    assert taken in last
-    assert HTTP in last
-    assert _processes_below(tmp_path) == {}
-
-
-def test_a_catalogue_with_mistakes_is_refused_before_anything_starts(
-    tmp_path: Path, ports: dict[str, str], runs: list[Run]
-) -> None:
-    catalog = tmp_path / "catalog.yaml"
-    catalog.write_text("providers:\n  - id: sim\n    format: simulatd\n")
-    run = Run(tmp_path / "run", ports, ROUTER_CATALOG_FILE=str(catalog))
-    runs.append(run)
-    assert run.ends() == 1
-    assert [line.split(" must ")[0] for line in run.output.splitlines()] == [
-        f"kenari: {catalog}:1: 'models'",
-        f"kenari: {catalog}:3: 'format'",
-    ]
-    assert not (tmp_path / "run" / "postgres").exists()
-
-
-def test_a_wrong_setting_is_named_before_anything_starts(
-    tmp_path: Path, ports: dict[str, str], runs: list[Run]
-) -> None:
-    run = Run(tmp_path, ports, EDGE_KEEPALIVE_S="soon", KENARI_TELEMETRY__LOG_LEVEL="loud")
-    runs.append(run)
-    assert run.ends() == 1
-    assert sorted(line.split(":")[1] for line in run.output.splitlines()) == [
-        " EDGE_KEEPALIVE_S",
-        " KENARI_TELEMETRY__LOG_LEVEL",
-    ]
-
-
-def test_a_place_that_cannot_be_written_is_one_line_that_names_it(
-    tmp_path: Path, ports: dict[str, str], runs: list[Run]
-) -> None:
-    (tmp_path / "file").touch()
-    run = Run(tmp_path / "file" / "run", ports)
-    runs.append(run)
-    assert run.ends() == 1
-    assert run.output == f"kenari: {tmp_path}/file/run: Not a directory"
-
-
-def test_a_full_disk_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def run(_: launcher.Launcher) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(launcher.Launcher, "run", run)
-    assert launcher.main(["--directory", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == f"kenari: {tmp_path}: No space left on device\n"
-
-
-def test_two_runs_do_not_share_a_directory(tmp_path: Path, ports: dict[str, str], runs: list[Run]) -> None:
-    held = subprocess.Popen(
-        [sys.executable, "-c", _HOLD_LOCK, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.PIPE
-    )
-    try:
-        assert held.stdout is not None
-        held.stdout.readline()
-        run = Run(tmp_path, ports)
-        runs.append(run)
-        assert run.ends() == 1
-        assert f"in use by process {held.pid}" in run.output
-    finally:
-        held.kill()
-        held.wait()
-
-
-_HOLD_LOCK = """
-import sys
-from pathlib import Path
-from deploy.local.lock import DirectoryLock
-with DirectoryLock(Path(sys.argv[1]), "run.lock"):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.mark.parametrize("given", ["nonsense", "a" * 32])
-def test_show_says_what_it_needs(given: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert show.main([given]) == 1
-    said = capsys.readouterr().err
-    assert "make show ID=" in said
-    assert len(said.splitlines()) == 1
+    assert processes_below(home) == {}
