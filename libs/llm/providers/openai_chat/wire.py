@@ -26,7 +26,8 @@ _FINISH_REASONS = {
 BROKEN_OFF = frozenset({"error", "network_error", "insufficient_system_resource"})
 """Finish reasons that say that the provider failed in the middle of the answer."""
 
-_Count = Annotated[int, Meta(ge=0, le=2**53)]
+# No answer has more tokens; a larger count is an error of the provider, and would be billed.
+_Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class _PromptDetails(Struct, gc=False):
@@ -75,10 +76,13 @@ def finish_reason(value: str | None, *, called: bool) -> FinishReason:
 
 
 def usage_of(raw: Raw) -> Usage | None:
-    """The token counts; None when absent, all zero or unusable, so that the caller estimates instead."""
+    """The token counts; None when absent, all zero or unusable, so that the caller estimates instead.
+
+    One count that is negative, not whole or above 2**31-1 makes them all unusable.
+    """
     try:
         wire = _decode_usage(raw)
-    except DecodeError:
+    except (DecodeError, RecursionError):
         return None
     if wire is None or wire.prompt_tokens is None or wire.completion_tokens is None:
         return None
