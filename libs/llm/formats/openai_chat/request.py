@@ -24,6 +24,10 @@ _TOOL_CHOICES = frozenset({"auto", "none", "required"})
 _CACHE_KEY_BYTES = 512
 _LARGEST_LIMIT = 2**31 - 1  # fits every provider's integer; far above every model's own limit
 _KNOWN_PARTS = frozenset({"text", "refusal", "image_url", "file"})
+# Each opening bracket and comma may become an object of ours, so their number bounds the time and memory a body
+# takes. A million tokens of code or JSON have 50,000 to 400,000 of them, of nothing but small numbers 670,000.
+_MOST_MARKS = 700_000
+_MOST_MESSAGES = 100_000  # each costs a model several tokens besides its text
 
 _OURS_ALONE = ("provider", "models", "route", "plugins")
 """Read by us, or meant for an account's own key; never sent on with our credentials."""
@@ -70,23 +74,27 @@ class _Body(Struct, gc=False):
 
 _decode_body = Decoder(_Body).decode
 _decode_fields = Decoder(dict[str, Raw]).decode
-_decode_messages = Decoder(list[dict[str, Any]]).decode
+_decode_list = Decoder(list[Raw]).decode
 
 
 def parse(body: bytes) -> ChatRequest:
     """Validate ``body`` against the request table of the Chat completions page; raise ``BadRequest``."""
+    if len(body) > _MOST_MARKS:
+        _check_marks(body)
     wire, fields = _decode(body)
     if not wire.model:
         _refuse("`model` is required and must be a non-empty string", "model")
     if not wire.messages:
         _refuse("`messages` is required and must hold at least one message", "messages")
+    if len(wire.messages) > _MOST_MESSAGES:
+        _refuse(f"too many messages: a request may hold {_MOST_MESSAGES:,}", "messages")
     if wire.n is not None and wire.n != 1:
         _refuse("`n` must be 1: one answer per request is supported", "n")
     messages, characters, images, unknown_parts = _read_messages(wire.messages)
     if wire.tools:
         characters += sum(len(bytes(tool)) for tool in wire.tools)
     if unknown_parts:
-        fields["messages"] = Raw(_without_unknown_parts(fields["messages"]))
+        fields["messages"] = Raw(_without_unknown_parts(fields["messages"], wire.messages))
     _settle_fields(wire, fields)
     return ChatRequest(
         model=wire.model,
@@ -100,6 +108,12 @@ def parse(body: bytes) -> ChatRequest:
         stream=wire.stream is True,
         user=wire.user,
     )
+
+
+def _check_marks(body: bytes) -> None:
+    """Refuse what would take long to decode; those inside strings count too, since telling them apart takes as long."""
+    if body.count(b",") + body.count(b"{") + body.count(b"[") > _MOST_MARKS:
+        raise BadRequest(f"too many members and elements: a body may hold {_MOST_MARKS:,} commas and opening brackets")
 
 
 def _decode(body: bytes) -> tuple[_Body, dict[str, Raw]]:
@@ -183,13 +197,17 @@ def _earlier_work(turn: _Message) -> int:
     return calls + len(turn.reasoning_content or turn.reasoning or "")
 
 
-def _without_unknown_parts(messages: Raw) -> bytes:
-    """The messages anew without the parts that are ignored, which a provider would refuse."""
-    turns = _decode_messages(messages)
-    for turn in turns:
-        content = turn.get("content")
-        if isinstance(content, list):
-            turn["content"] = [part for part in content if part["type"] in _KNOWN_PARTS] or ""
+def _without_unknown_parts(messages: Raw, read: list[_Message]) -> bytes:
+    """The messages anew without the parts that are ignored, which a provider would refuse; the rest as it was sent."""
+    turns = _decode_list(messages)
+    for place, turn in enumerate(read):
+        parts = turn.content
+        if isinstance(parts, list) and any(part.type not in _KNOWN_PARTS for part in parts):
+            members = _decode_fields(turns[place])
+            sent = zip(_decode_list(members["content"]), parts, strict=True)
+            kept = [raw for raw, part in sent if part.type in _KNOWN_PARTS]
+            members["content"] = Raw(encode(kept or ""))
+            turns[place] = Raw(encode(members))
     return encode(turns)
 
 
