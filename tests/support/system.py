@@ -5,6 +5,7 @@ Used by the end-to-end and fault tests through the session fixture ``system``.
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,12 +84,18 @@ class System:
         for name in wiring.WITH_DATABASE:
             run_tool("libs.db.migrate", name, "--dsn", self.postgres.dsn(name))
         run_tool("libs.kafka.topics", "apply", "--bootstrap", self.kafka.address)
-        for name in SERVICES:
-            self.start_service(name)
+        # Makes the secrets, so that the threads below find them.
+        self.settings()
+        # Together, for they wait for each other's tables; a failed start is raised when all have ended.
+        with ThreadPoolExecutor(len(SERVICES)) as pool:
+            starts = [pool.submit(self.start_service, name) for name in SERVICES]
+        for start in starts:
+            start.result()
 
     def stop(self) -> None:
-        for service in reversed(self.services.values()):
-            service.stop()
+        for name in reversed(SERVICES):
+            if name in self.services:
+                self.services[name].stop()
         self._stack.close()
 
     def settings(self) -> dict[str, str]:
