@@ -1,5 +1,7 @@
 """Composition of the edge: read top to bottom to see what it is made of."""
 
+from typing import Any
+
 from fastapi import FastAPI
 
 from libs.events import topics
@@ -74,9 +76,7 @@ def build(settings: EdgeSettings) -> Service:
     )
 
     # A redirect would repeat whatever host the caller claims to have asked.
-    reads = FastAPI(
-        title="kenari", docs_url=None, redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False
-    )
+    reads = FastAPI(title="kenari", docs_url=None, redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False)
     for endpoint in (models, account, usage, health):
         reads.include_router(endpoint.router)
     reading.install_handlers(reads)
@@ -87,7 +87,7 @@ def build(settings: EdgeSettings) -> Service:
     hot = {"/v1/chat/completions": ChatEndpoint("chat", "openai_chat", openai_chat, parts)}
     http = settings.http
     # Idle connections of clients live longer than the usual pauses between requests.
-    options = {"http": "httptools", "ws": "none", "proxy_headers": False, "timeout_keep_alive": 75}
+    options: dict[str, Any] = {"ws": "none", "proxy_headers": False, "timeout_keep_alive": 75}
     public = PublicApp(hot, reads, telemetry.tracing)
     service.add(HttpServer(public, http.host, http.port, share_port=http.share_port, **options))
     return service

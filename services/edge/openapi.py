@@ -75,6 +75,7 @@ def _json(schema: dict[str, Any], description: str) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
+_NO_KEY = {"description": "No usable key", "content": {"text/plain": {"schema": _TEXT}}}
 _CHAT_PATH = {
     "post": {
         "summary": "Create a chat completion",
@@ -87,7 +88,7 @@ _CHAT_PATH = {
                     "text/event-stream": {"schema": _TEXT},
                 },
             },
-            "401": {"description": "No usable key", "content": {"text/plain": {"schema": _TEXT}}},
+            "401": _NO_KEY,
             **{
                 status: _json(_ERROR, description)
                 for status, description in {
@@ -103,13 +104,65 @@ _CHAT_PATH = {
     }
 }
 
+_READ_FAILED = {
+    "description": "The key could not be looked up (text), or the account could not be read (JSON)",
+    "content": {"text/plain": {"schema": _TEXT}, "application/json": {"schema": _ERROR}},
+}
+_WRONG_PARAMETER = _json(_ERROR, "A parameter is wrong")
+# By path, what FastAPI cannot see: answers that the error handlers give.
+_READ_ERRORS = {
+    "/v1/models": {"400": _WRONG_PARAMETER},
+    "/v1/account/balance": {
+        "401": _NO_KEY,
+        "403": _json(_ERROR, "The key is restricted or shared"),
+        "500": _READ_FAILED,
+    },
+    "/v1/usage/log": {
+        "400": _WRONG_PARAMETER,
+        "401": _NO_KEY,
+        "403": _json(_ERROR, "The key is shared"),
+        "429": _json(_ERROR, "Too many reads of the log for this account"),
+        "500": _READ_FAILED,
+    },
+}
+_NAME = {"type": "string", "maxLength": 256}
+# Read by hand in endpoints/usage.py, because a wrong one has to be named in the envelope of the API.
+_USAGE_LOG_PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
+    "range": (
+        {"enum": ["today", "24h", "7d", "30d"], "default": "30d"},
+        "The window up to now, today since midnight UTC; ignored when start or end is given",
+    ),
+    "start": (_COUNT, "First Unix second; without it 30 days before end"),
+    "end": (_COUNT, "Last Unix second, at most now; without it now"),
+    "model": (_NAME, "Only requests to this model"),
+    "api_key_id": (_NAME, "Only requests with this key; a restricted key may name none but itself"),
+    "billing_kind": ({"enum": ["payg", "plan", "coupon", "token_alloc", "free", "byok"]}, "Only those paid this way"),
+    "page": ({**_COUNT, "default": 0}, "Counts from 0; page times limit is at most 10,000"),
+    "limit": ({"type": "integer", "default": 50}, "Rows of a page; moves to the nearest of 1 to 200"),
+}
+
+
+def _describe_reads(schema: dict[str, Any]) -> None:
+    for path, errors in _READ_ERRORS.items():
+        responses = schema["paths"][path]["get"]["responses"]
+        # FastAPI's own shape for a wrong parameter is never answered here.
+        responses.pop("422", None)
+        responses.update(errors)
+    for name in ("HTTPValidationError", "ValidationError"):
+        schema["components"]["schemas"].pop(name, None)
+    schema["paths"]["/v1/usage/log"]["get"]["parameters"] = [
+        {"name": name, "in": "query", "required": False, "description": description, "schema": kind}
+        for name, (kind, description) in _USAGE_LOG_PARAMETERS.items()
+    ]
+
 
 def install(app: FastAPI) -> None:
-    """Make ``app`` describe the hot paths too at /openapi.json."""
+    """Make ``app`` describe at /openapi.json the hot paths too, and what its reads refuse."""
 
     def describe() -> dict[str, Any]:
         if app.openapi_schema is None:
             schema = get_openapi(title="kenari", version=version(), routes=app.routes)
+            _describe_reads(schema)
             schema["paths"]["/v1/chat/completions"] = _CHAT_PATH
             schema["components"] = {
                 **schema.get("components", {}),

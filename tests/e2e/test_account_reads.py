@@ -173,6 +173,10 @@ def test_the_usage_log_pages_and_filters(system: System) -> None:
         ("page=-1", "page"),
         ("page=201&limit=50", "page"),
         ("limit=many", "limit"),
+        ("model=%00", "model"),
+        ("api_key_id=a%00b", "api_key_id"),
+        (f"model={'m' * 257}", "model"),
+        (f"api_key_id={'k' * 257}", "api_key_id"),
     ],
 )
 @pytest.mark.rule("ERR-006")
@@ -201,7 +205,21 @@ def test_a_restricted_key_reads_only_its_own_usage(system: System) -> None:
 def test_the_description_covers_what_is_served(system: System) -> None:
     description = httpx.get(f"{system.base_url}/openapi.json").json()
     assert description["openapi"].startswith("3.")
-    assert {CHAT, "/v1/models", "/v1/account/balance", "/v1/usage/log", "/health"} <= set(description["paths"])
+    paths = description["paths"]
+    assert {CHAT, "/v1/models", "/v1/account/balance", "/v1/usage/log", "/health"} <= set(paths)
+    log = paths["/v1/usage/log"]["get"]
+    names = {parameter["name"] for parameter in log["parameters"]}
+    assert names == {"range", "start", "end", "model", "api_key_id", "billing_kind", "page", "limit"}
+    assert set(log["responses"]) == {"200", "400", "401", "403", "429", "500"}
+    assert set(paths["/v1/account/balance"]["get"]["responses"]) == {"200", "401", "403", "500"}
+    assert "text/plain" in log["responses"]["401"]["content"]
+
+
+@pytest.mark.parametrize("path", ["/v1/models/", "/v1/usage/log/", "/health/", "/openapi.json/"])
+def test_a_path_with_a_slash_too_many_is_unknown(system: System, path: str) -> None:
+    answer = httpx.get(f"{system.base_url}{path}", headers={"host": "elsewhere.example"})
+    assert (answer.status_code, answer.text) == (404, "not found")
+    assert "location" not in answer.headers
 
 
 def test_health_answers_without_a_key(system: System) -> None:
