@@ -3,6 +3,7 @@ Run by pytest with real stores; each test starts the launcher as a process of it
 """
 
 import asyncio
+import json
 import os
 import re
 import shlex
@@ -165,3 +166,42 @@ def test_one_process_per_service_ends_as_a_whole_when_one_dies(
     assert run.ends() == 1
     assert "kenari: limiter ended by itself" in run.output
     assert processes_below(home) == {}
+
+
+@pytest.mark.timeout(180)
+def test_what_the_broker_forgot_is_there_again_all_models_and_a_charge(
+    home: Path, ports: dict[str, str], runs: list[Run], tmp_path: Path
+) -> None:
+    more = tmp_path / "catalog.yaml"
+    one_more = _SIM_1.search(text := (ROOT / "deploy/catalog.yaml").read_text())
+    assert one_more
+    more.write_text(text.replace(one_more[0], one_more[0] + one_more[0].replace("sim-1", "sim-2")))
+    first = Run(home, ports, PROCESSES="1", ROUTER_CATALOG_FILE=str(more))
+    runs.append(first)
+    assert _models(ports, first.ready().key) == {"sim-1", "sim-1:free", "sim-2"}
+
+    before = _balance(ports, first.key)
+    with subprocess.Popen([*shlex.split(first.curls()[2]), "-sSN"], stdout=subprocess.PIPE, text=True) as stream:
+        assert stream.stdout is not None
+        assert any(line.startswith("data:") for line in stream.stdout)
+        (ledger,) = (pid for pid, command in processes_below(home).items() if command.endswith("-m services ledger"))
+        os.kill(ledger, signal.SIGKILL)
+        stream.stdout.read()
+    assert first.ends() == 1
+
+    second = Run(home, ports)
+    runs.append(second)
+    assert _models(ports, second.ready().key) == {"sim-1", "sim-1:free"}
+    deadline = time.monotonic() + 20
+    while _balance(ports, second.key) == before and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert _balance(ports, second.key) != before
+
+
+# The whole entry of the first model.
+_SIM_1 = re.compile(r"  - id: sim-1\n(?:    .*\n)+")
+
+
+def _models(ports: dict[str, str], key: str) -> set[str]:
+    answer = _curl(f"curl http://127.0.0.1:{ports[HTTP]}/v1/models -H 'Authorization: Bearer {key}'")
+    return {model["id"] for model in json.loads(answer)["data"]}
