@@ -6,21 +6,29 @@ Called by the ops port of every service and by the edge for its public port.
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
 
 from libs.core.errors import ConfigError
+from libs.service.http_protocol import BoundedProtocol
+
+_TICKS_BETWEEN_LOOKS = 10  # of uvicorn's ticks, ten a second
 
 
 class HttpServer:
     """Serves an ASGI application. With ``share_port`` other processes may listen on the same port.
 
-    ``options`` go to uvicorn. Signals are not touched: libs.service stops all parts in order.
+    A connection is closed when the head of a request is too large (400, see ``BoundedProtocol``) or not complete
+    within ``head_s`` seconds. ``options`` go to uvicorn. Signals are not touched: libs.service stops all parts in
+    order.
     """
 
-    def __init__(self, app: Any, host: str, port: int, *, share_port: bool = False, **options: Any) -> None:
+    def __init__(
+        self, app: Any, host: str, port: int, *, share_port: bool = False, head_s: float = 30.0, **options: Any
+    ) -> None:
         self.host = host
         self.port = port
         self._share_port = share_port
@@ -28,6 +36,7 @@ class HttpServer:
             app,
             host=host,
             port=port,
+            http=BoundedProtocol,
             lifespan="off",
             loop="none",
             log_config=None,
@@ -36,7 +45,7 @@ class HttpServer:
             date_header=False,
             **options,
         )
-        self._server = _Server(config)
+        self._server = _Server(config, head_s)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -75,6 +84,22 @@ class HttpServer:
 
 
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, head_s: float) -> None:
+        super().__init__(config)
+        self._head_s = head_s
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS_BETWEEN_LOOKS == 0:
+            self._close_waiting()
+        return await super().on_tick(counter)
+
+    def _close_waiting(self) -> None:
+        """Close the connections whose next request has been coming for too long."""
+        now = time.monotonic()
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, BoundedProtocol) and connection.has_waited(now) > self._head_s:
+                connection.transport.close()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
