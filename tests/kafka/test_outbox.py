@@ -105,7 +105,7 @@ async def test_a_transaction_that_commits_late_is_not_skipped(corner: Corner, st
         await store.put(corner, "early", 2)
         await asyncio.sleep(0.3)
         await late.commit()
-    await until(lambda: published(corner) == 2, 5)
+    await until(lambda: published(corner) == 2)
     assert {number_of(r) for r in await corner.records(corner.topic.name, partitions=3)} == {1, 2}
 
 
