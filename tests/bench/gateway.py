@@ -17,6 +17,9 @@ _DIRECTORY = wiring.ROOT / "build" / "bench" / "gateway"
 _EDGES = 1
 _OPS_OF_EDGE = "EDGE_OPS__PORT"
 _SETTINGS = {
+    # Apache Kafka, not the broker of `make run` that forgets.
+    "KENARI_KAFKA__KEEPS_RECORDS": "true",
+    "KENARI_KAFKA__FETCH_MAX_WAIT_MS": "500",
     "EDGE_HTTP__SHARE_PORT": "true",
     # As in production; a person at a laptop wants to see every request and gets all traces.
     "KENARI_TELEMETRY__TRACE_RATIO": "0.01",
