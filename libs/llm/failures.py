@@ -49,22 +49,22 @@ class FailureKind(StrEnum):
 
 
 INTERRUPTED_MESSAGE = (
-    "the provider of this model stopped before the answer was complete; send the request again as a new request"
+    "the answer broke off at the provider of this model and is incomplete; please send the whole request again"
 )
 
 _OWN_STATUS = frozenset({403, 404, 413, 415, 422, 429})
 """Statuses of a rejection that reach the client as they are; all others become 400."""
 
 _REJECTIONS = {
-    "invalid_request_error": "the provider of this model rejected the request as malformed or unsupported",
-    "context_length_exceeded": "the prompt plus max_tokens do not fit the context window of this model; "
-    "shorten the input, lower max_tokens or use a model with a longer context",
-    "model_not_found": "the provider does not serve this model right now; try later or use another model",
-    "content_policy_violation": "the provider of this model blocked the request under its content policy",
-    "prefill_unsupported": "this model cannot continue a message of the assistant; "
-    "end the conversation with a user or tool message",
-    "upstream_rejected": "the provider of this model rejected the request; "
-    "check the model id and the fields of the request",
+    "invalid_request_error": "the provider of this model does not accept this request; another model may",
+    "context_length_exceeded": "prompt and max_tokens together are more than this model can hold; "
+    "send less, ask for less or choose a larger model",
+    "model_not_found": "this model cannot be had from its provider for now; come back later or choose another",
+    "content_policy_violation": "the content policy of this model's provider stopped the request",
+    "prefill_unsupported": "this model only answers, it does not go on with an assistant message; "
+    "let a user or tool message come last",
+    "upstream_rejected": "the provider of this model turned the request down; "
+    "a wrong model id or field is the usual cause",
 }
 _UNCLASSIFIED = "the provider of this model answered with a client error; check the request or try another model"
 _RATE_LIMITED = "the provider of this model limits requests right now; retry with backoff"

@@ -222,7 +222,7 @@ class Posting:
             return Denied(402, "payg_limit_reached", message, available, worst)
         message = (
             f"insufficient balance: {floor_rupiah(Micros(available))} is available and this request can cost up to "
-            f"{ceil_rupiah(worst)} (input estimate + max_tokens x output rate). "
+            f"{ceil_rupiah(worst)} (the estimated input and all of max_tokens). "
             f"Shorten the prompt, lower max_tokens or top up at {self._settings.top_up_url}"
         )
         return Denied(402, "insufficient_balance", message, available, worst)
