@@ -9,21 +9,36 @@ from typing import Protocol
 from msgspec import Struct
 
 from libs.llm.canonical import Answer, ChatRequest, StreamEvent
+from libs.llm.reasoning import AS_IS, ReasoningControl
+
+
+class Abilities(Struct, frozen=True, gc=False, kw_only=True):
+    """What a provider is known to understand beside plain chat (from the catalogue).
+
+    ``json_format``: its own field for structured output. ``cache_marks``: it caches only what is marked.
+    """
+
+    json_format: bool = False
+    cache_marks: bool = False
 
 
 class Target(Struct, frozen=True, kw_only=True):
     """Where one attempt goes. ``credential`` is secret; the three waits are in seconds.
 
     ``first_byte_s`` runs from the request being sent to the first byte of the answer's body, ``idle_s``
-    between any two later bytes.
+    between any two later bytes. ``upstream`` names provider and credential: what only that credential can read
+    (encrypted reasoning) is handed back to no other. ``reasoning`` is the client's wish as this model can have it.
     """
 
     base_url: str
     model: str
     credential: str = ""
+    upstream: str = ""
     connect_s: float = 5.0
     first_byte_s: float = 120.0
     idle_s: float = 60.0
+    abilities: Abilities = Abilities()
+    reasoning: ReasoningControl = AS_IS
 
 
 class ProviderAdapter(Protocol):

@@ -11,10 +11,10 @@ from msgspec.json import Decoder, encode
 from libs.llm.canonical import Finish, ReasoningDelta, StreamEvent, TextDelta
 from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.providers.openai_chat.calls import CallTracker
-from libs.llm.providers.openai_chat.surrogates import SurrogateMender
-from libs.llm.providers.openai_chat.template import Template, text_of
 from libs.llm.providers.openai_chat.wire import BROKEN_OFF, NULL, Call, finish_reason, usage_of
 from libs.llm.providers.rejections import failure_in_answer
+from libs.llm.providers.surrogates import SurrogateMender
+from libs.llm.providers.template import Template, text_of
 from libs.llm.sse import FrameTooLong, SseSplitter
 
 _LESSONS = 4
