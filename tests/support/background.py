@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 import pytest
 
-from tests.support.provider import Received, Scripted, ScriptedProvider
+from tests.support.provider import Answer, Received, ScriptedProvider
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class BackgroundProvider:
     def open_connections(self) -> int:
         return self._provider.open_connections
 
-    def answers(self, *script: Scripted) -> None:
+    def answers(self, *script: Answer) -> None:
         """Replace the script and forget the requests so far."""
         self._provider.requests.clear()
         self._provider.answers(*script)
