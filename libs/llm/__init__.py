@@ -5,7 +5,7 @@ hub's events, the client format renders them; no pair of formats knows each othe
 
     from contextlib import aclosing
     from libs.llm.failures import BadRequest, ProviderFailure
-    from libs.llm.formats import openai_chat
+    from libs.llm.formats.openai_chat import FORMAT
     from libs.llm.http_transport import HttpTransport
     from libs.llm.identity import Identity
     from libs.llm.providers import Providers
@@ -16,9 +16,9 @@ hub's events, the client format renders them; no pair of formats knows each othe
     providers = Providers(transport)
 
     try:
-        request = openai_chat.parse(body)            # ChatRequest
+        request = FORMAT.parse(body, header)         # ChatRequest; header(b"anthropic-beta") -> str | None
     except BadRequest as error:
-        return 400, openai_chat.render_error(error.api_error())
+        return FORMAT.render_error(error.api_error())  # status and body
     identity = Identity(id=request_id, model=request.model, created=unix_seconds)
     adapter = providers.get("openai_chat")           # or "simulated": the router's ProviderFormat, lower case
     target = Target(base_url=..., model=upstream_model, credential=..., connect_s=5, first_byte_s=60, idle_s=60)
@@ -26,10 +26,10 @@ hub's events, the client format renders them; no pair of formats knows each othe
     # whole
     answer = await adapter.complete(request, target, max_tokens)             # raises ProviderFailure
     usage = answer.usage or estimated_usage(request, answer)
-    return 200, openai_chat.render_answer(answer, usage, identity)
+    return 200, FORMAT.render_answer(answer, usage, identity, request)
 
     # streamed
-    writer = openai_chat.ChunkWriter(identity)
+    writer = FORMAT.writer(identity, request)
     async with aclosing(adapter.stream(request, target, max_tokens)) as batches:
         try:
             async for events in batches:             # nothing comes before the first content:

@@ -21,6 +21,6 @@ def input_tokens(characters: int, images: int = 0) -> int:
 
 def estimated_usage(request: ChatRequest, answer: Answer) -> Usage:
     """The usage of a whole answer whose provider reported none."""
-    characters = len(answer.text or "") + len(answer.reasoning or "")
-    characters += sum(len(call.name) + len(call.arguments) for call in answer.tool_calls)
+    characters = len(answer.text()) + len(answer.reasoning())
+    characters += sum(len(call.name) + len(call.arguments) for call in answer.tool_calls())
     return Usage(prompt=request.input_tokens, completion=tokens_of(characters))

@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 
-from libs.llm.canonical import Answer, ChatRequest, Finish, FinishReason, Role, StreamEvent, Usage, text_delta
+from libs.llm.canonical import Answer, ChatRequest, Finish, FinishReason, Role, StreamEvent, TextPart, Usage, text_delta
 from libs.llm.providers.base import Target
 from libs.llm.tokens import CHARACTERS_PER_TOKEN, tokens_of
 
@@ -24,7 +24,7 @@ class Simulated:
     async def complete(self, request: ChatRequest, target: Target, max_tokens: int) -> Answer:
         """The whole answer at once."""
         text, reason = _answer(request, target.model, max_tokens)
-        return Answer(text=text, finish_reason=reason, usage=_usage(request, text))
+        return Answer(parts=[TextPart(text)], finish_reason=reason, usage=_usage(request, text))
 
     async def stream(
         self, request: ChatRequest, target: Target, max_tokens: int

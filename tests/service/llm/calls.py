@@ -7,7 +7,7 @@ from typing import Any
 
 from libs.llm.canonical import Finish, Usage
 from libs.llm.failures import ProviderFailure
-from libs.llm.formats import openai_chat
+from libs.llm.formats.openai_chat import FORMAT
 from libs.llm.identity import Identity
 from libs.llm.providers import Providers
 from libs.llm.providers.base import Target
@@ -16,6 +16,11 @@ from libs.llm.transport import Transport
 
 IDENTITY = Identity(id="0198f0c0a0b07000800000000000abcd", model="fx-oai", created=1_790_000_000)
 HELLO = {"model": "fx-oai", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+def no_headers(name: bytes) -> str | None:
+    """A client that sent no header of its own."""
+    return None
 
 
 @dataclass
@@ -60,16 +65,16 @@ class Upstream:
 
     async def complete(self, body: dict[str, Any] | None = None, max_tokens: int = 100) -> dict[str, Any]:
         """The client's JSON."""
-        request = openai_chat.parse(json.dumps(body or HELLO).encode())
+        request = FORMAT.parse(json.dumps(body or HELLO).encode(), no_headers)
         answer = await self.adapter.complete(request, self.target, max_tokens)
         usage = answer.usage or estimated_usage(request, answer)
-        rendered: dict[str, Any] = json.loads(openai_chat.render_answer(answer, usage, IDENTITY))
+        rendered: dict[str, Any] = json.loads(FORMAT.render_answer(answer, usage, IDENTITY, request))
         return rendered
 
     async def stream(self, body: dict[str, Any] | None = None, max_tokens: int = 100) -> Streamed:
         """The client's stream; a failure before the first event is raised, a later one is in the stream."""
-        request = openai_chat.parse(json.dumps((body or HELLO) | {"stream": True}).encode())
-        writer = openai_chat.ChunkWriter(IDENTITY)
+        request = FORMAT.parse(json.dumps((body or HELLO) | {"stream": True}).encode(), no_headers)
+        writer = FORMAT.writer(IDENTITY, request)
         seen = Streamed()
         async with aclosing(self.adapter.stream(request, self.target, max_tokens)) as batches:
             try:

@@ -9,8 +9,8 @@ import pytest
 
 from libs.llm.canonical import Finish, Usage
 from libs.llm.failures import FailureKind, ProviderFailure
-from libs.llm.formats import openai_chat
-from tests.service.llm.calls import HELLO, IDENTITY, Upstream
+from libs.llm.formats.openai_chat import FORMAT
+from tests.service.llm.calls import HELLO, IDENTITY, Upstream, no_headers
 from tests.support.provider import (
     CUT,
     DONE,
@@ -272,7 +272,7 @@ async def test_an_answer_without_text_is_a_whole_stream(provider: ScriptedProvid
 async def test_each_piece_arrives_before_the_next_is_sent(provider: ScriptedProvider, upstream: Upstream) -> None:
     provider.answers(stream(OPENING, delta("a"), Pause(0.2), delta("b"), Pause(0.2), finish(), DONE))
     times = []
-    request = openai_chat.parse(b'{"model":"m","messages":[{"role":"user","content":"x"}],"stream":true}')
+    request = FORMAT.parse(b'{"model":"m","messages":[{"role":"user","content":"x"}],"stream":true}', no_headers)
     async with aclosing(upstream.adapter.stream(request, upstream.target, 10)) as batches:
         async for _ in batches:
             times.append(time.monotonic())
@@ -282,7 +282,7 @@ async def test_each_piece_arrives_before_the_next_is_sent(provider: ScriptedProv
 
 async def test_leaving_a_stream_closes_the_connection(provider: ScriptedProvider, upstream: Upstream) -> None:
     provider.answers(stream(OPENING, delta("a"), HANG))
-    request = openai_chat.parse(b'{"model":"m","messages":[{"role":"user","content":"x"}],"stream":true}')
+    request = FORMAT.parse(b'{"model":"m","messages":[{"role":"user","content":"x"}],"stream":true}', no_headers)
     async with aclosing(upstream.adapter.stream(request, upstream.target, 10)) as batches:
         async for _ in batches:
             break
@@ -304,7 +304,7 @@ async def test_cancelling_a_waiting_stream_closes_the_connection(
 
 async def test_a_slow_client_is_no_silence_of_the_provider(provider: ScriptedProvider, upstream: Upstream) -> None:
     provider.answers(stream(OPENING, delta("a"), delta("b"), Pause(2.2), finish(), DONE))
-    request = openai_chat.parse(b'{"model":"m","messages":[{"role":"user","content":"x"}],"stream":true}')
+    request = FORMAT.parse(b'{"model":"m","messages":[{"role":"user","content":"x"}],"stream":true}', no_headers)
     batches = upstream.adapter.stream(request, upstream.target, 10)
     async with aclosing(batches):
         await anext(batches)
@@ -317,7 +317,7 @@ async def test_a_whole_stream_leaves_its_connection_for_the_next(
     provider: ScriptedProvider, upstream: Upstream, leaves_at_finish: bool
 ) -> None:
     provider.answers(stream(*ANSWER, Pause(0.05)))  # the end of the framing comes after the last event
-    request = openai_chat.parse(b'{"model":"m","messages":[{"role":"user","content":"x"}],"stream":true}')
+    request = FORMAT.parse(b'{"model":"m","messages":[{"role":"user","content":"x"}],"stream":true}', no_headers)
     for _ in range(3):
         async with aclosing(upstream.adapter.stream(request, upstream.target, 10)) as batches:
             async for events in batches:

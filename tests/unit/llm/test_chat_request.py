@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from libs.llm.canonical import Role
 from libs.llm.failures import BadRequest
-from libs.llm.formats.openai_chat import parse, render_error
+from libs.llm.formats.openai_chat.errors import render_error
+from libs.llm.formats.openai_chat.request import parse
 from libs.llm.providers.openai_chat.request import provider_body
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 9_000}}
@@ -94,7 +95,7 @@ REFUSED = [
 def test_refused(raw: bytes) -> None:
     with pytest.raises(BadRequest) as caught:
         parse(raw)
-    told = json.loads(render_error(caught.value.api_error()))
+    told = json.loads(render_error(caught.value.api_error())[1])
     assert told == {
         "error": {"message": caught.value.message, "type": "bad_request", "param": None, "code": "bad_request"}
     }

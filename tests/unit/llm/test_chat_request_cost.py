@@ -9,14 +9,14 @@ import sys
 import pytest
 
 from libs.llm.failures import BadRequest
-from libs.llm.formats.openai_chat import parse
+from libs.llm.formats.openai_chat.request import parse
 from libs.llm.providers.openai_chat.request import provider_body
 
 LARGEST = 31 * 1024 * 1024
 READ = """
 import json, resource, sys, time
 from libs.llm.failures import BadRequest
-from libs.llm.formats.openai_chat import parse
+from libs.llm.formats.openai_chat.request import parse
 head, piece, count, tail = json.loads(sys.argv[1])
 body = head.encode() + piece.encode() * count + tail.encode()
 before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from libs.llm.canonical import Finish, FinishReason, TextDelta, Usage
 from libs.llm.failures import FailureKind
-from libs.llm.formats.openai_chat import ChunkWriter
+from libs.llm.formats.openai_chat.answer import ChunkWriter
 from libs.llm.identity import Identity
 from libs.llm.providers.openai_chat.stream import StreamDecoder
 from tests.support.provider import DONE, chunk, delta, event, finish, usage

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from libs.llm.canonical import Answer, ChatRequest, Finish, FinishReason, TextDelta, Usage
-from libs.llm.formats.openai_chat import parse
+from libs.llm.formats.openai_chat.request import parse
 from libs.llm.providers.base import Target
 from libs.llm.providers.simulated import Simulated
 
@@ -38,16 +38,15 @@ async def test_the_stream_says_what_the_whole_answer_says() -> None:
     asked = request("  Hello\n there  ")
     answer = await whole(asked)
     words, finish = await streamed(asked)
-    assert answer.text is not None and "Hello\n there" in answer.text
-    assert "".join(words) == answer.text and len(words) > 10
+    assert "Hello\n there" in answer.text()
+    assert "".join(words) == answer.text() and len(words) > 10
     assert finish == Finish(answer.finish_reason, answer.usage)
     assert answer == await whole(asked)
 
 
 async def test_usage_is_counted_as_everywhere() -> None:
     answer = await whole(request("a" * 40))
-    assert answer.text is not None
-    assert answer.usage == Usage(prompt=10, completion=-(-len(answer.text) // 4))
+    assert answer.usage == Usage(prompt=10, completion=-(-len(answer.text()) // 4))
 
 
 @pytest.mark.rule("CHAT-047")
@@ -59,7 +58,7 @@ async def test_the_output_limit_ends_it_with_length() -> None:
 
 async def test_a_stop_text_ends_it_before_that_text() -> None:
     answer = await whole(request(stop=["Hello", " the simulated"]))
-    assert answer.text == "This is sim-1," and answer.finish_reason is FinishReason.STOP
+    assert answer.text() == "This is sim-1," and answer.finish_reason is FinishReason.STOP
 
 
 async def test_a_cancelled_stream_ends_at_once() -> None:

@@ -1,7 +1,28 @@
 """OpenAI's Chat completions as a client format (contract: Chat completions, Streaming)."""
 
+from libs.llm.canonical import Answer, ChatRequest, Usage
+from libs.llm.failures import ApiError
+from libs.llm.formats.base import ClientFormat, Header
 from libs.llm.formats.openai_chat.answer import ChunkWriter, render_answer
 from libs.llm.formats.openai_chat.errors import render_error
 from libs.llm.formats.openai_chat.request import parse
+from libs.llm.identity import Identity
 
-__all__ = ["ChunkWriter", "parse", "render_answer", "render_error"]
+__all__ = ["FORMAT"]
+
+
+class _OpenAIChat:
+    def parse(self, body: bytes, header: Header) -> ChatRequest:
+        return parse(body)
+
+    def render_answer(self, answer: Answer, usage: Usage, identity: Identity, request: ChatRequest) -> bytes:
+        return render_answer(answer, usage, identity)
+
+    def writer(self, identity: Identity, request: ChatRequest) -> ChunkWriter:
+        return ChunkWriter(identity)
+
+    def render_error(self, error: ApiError) -> tuple[int, bytes]:
+        return render_error(error)
+
+
+FORMAT: ClientFormat = _OpenAIChat()

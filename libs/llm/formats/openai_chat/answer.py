@@ -28,11 +28,12 @@ _OPEN_END = b'},"finish_reason":null}]}\n\n'
 
 def render_answer(answer: Answer, usage: Usage, identity: Identity) -> bytes:
     """The ``chat.completion`` object. ``usage`` is the answer's own or the caller's estimate."""
-    message: dict[str, Any] = {"role": "assistant", "content": answer.text}
-    if answer.reasoning:
-        message["reasoning"] = message["reasoning_content"] = answer.reasoning
-    if answer.tool_calls:
-        message["tool_calls"] = [_tool_call(call) for call in answer.tool_calls]
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text() or None}
+    reasoning, calls = answer.reasoning(), answer.tool_calls()
+    if reasoning:
+        message["reasoning"] = message["reasoning_content"] = reasoning
+    if calls:
+        message["tool_calls"] = [_tool_call(call) for call in calls]
     counts = _usage(usage)
     counts["prompt_tokens_details"] = {"cached_tokens": usage.cached}
     return encode(
@@ -50,11 +51,11 @@ def render_answer(answer: Answer, usage: Usage, identity: Identity) -> bytes:
 class ChunkWriter:
     """Turns stream events into the bytes one client receives; one writer per stream.
 
-    ``characters`` counts what was written of the answer (text, reasoning, arguments): the ground of an
-    estimate when the stream breaks off.
+    ``characters`` counts what was written of the answer (text, reasoning, names and arguments of calls): the
+    ground of an estimate when the stream breaks off. ``answered`` is true once text or a call was among it.
     """
 
-    __slots__ = ("_begin", "_started", "characters")
+    __slots__ = ("_begin", "_started", "answered", "characters")
 
     def __init__(self, identity: Identity) -> None:
         head = {
@@ -66,6 +67,7 @@ class ChunkWriter:
         self._begin = b"data: " + encode(head)[:-1] + b',"choices":[{"index":0,"delta":{'
         self._started = False
         self.characters = 0
+        self.answered = False
 
     def write(self, events: list[StreamEvent]) -> bytes:
         """The frames of ``events`` as one bytes object; after ``Finish`` the stream is complete."""
@@ -77,6 +79,7 @@ class ChunkWriter:
         for event in events:
             if type(event) is TextDelta:
                 self.characters += len(event.text)
+                self.answered = True
                 out += (begin, b'"content":', event.json, _OPEN_END)
             else:
                 self._write_other(event, out)
@@ -90,6 +93,7 @@ class ChunkWriter:
             case ToolCallStart(index, id, name):
                 opening = {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
                 self.characters += len(name)
+                self.answered = True
                 out += (self._begin, b'"tool_calls":[', encode(opening), b"]", _OPEN_END)
             case ToolCallDelta(index, arguments):
                 piece = {"index": index, "function": {"arguments": arguments}}
@@ -98,10 +102,9 @@ class ChunkWriter:
             case Finish(reason, usage):
                 out += (self._begin, b'},"finish_reason":', encode(reason), b"}]", _usage_member(usage), b"}\n\n", DONE)
 
-    @staticmethod
-    def fail(error: ApiError) -> bytes:
+    def fail(self, error: ApiError) -> bytes:
         """The end of a stream that broke off: the error's chunk, then ``[DONE]``."""
-        return b"data: " + render_error(error) + b"\n\n" + DONE
+        return b"data: " + render_error(error)[1] + b"\n\n" + DONE
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:

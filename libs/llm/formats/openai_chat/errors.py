@@ -8,12 +8,12 @@ from msgspec.json import encode
 from libs.llm.failures import ApiError
 
 
-def render_error(error: ApiError) -> bytes:
-    """``{"error": {message, type, param, code}}``, always with all four members."""
+def render_error(error: ApiError) -> tuple[int, bytes]:
+    """The status and ``{"error": {message, type, param, code}}``, always with all four members."""
     body = {
         "message": error.message,
         "type": error.type or error.code,
         "param": error.param,
         "code": error.code,
     }
-    return encode({"error": body})
+    return error.status, encode({"error": body})

@@ -5,11 +5,12 @@ Called once per request by the edge; anything a client can send ends in a ``Chat
 
 from typing import Any, NoReturn
 
-from msgspec import DecodeError, Raw, Struct, ValidationError
-from msgspec.json import Decoder, encode
+from msgspec import Raw, Struct
+from msgspec.json import encode
 
-from libs.llm.canonical import ChatRequest, Message, Role, TextPart
+from libs.llm.canonical import ChatRequest, Message, Part, Role, TextPart
 from libs.llm.failures import BadRequest
+from libs.llm.formats.body import LARGEST_LIMIT, MOST_MESSAGES, NULL, BodyDecoder, decode_list, decode_members
 from libs.llm.tokens import input_tokens
 
 _ROLES = {
@@ -22,18 +23,10 @@ _ROLES = {
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 _TOOL_CHOICES = frozenset({"auto", "none", "required"})
 _CACHE_KEY_BYTES = 512
-_LARGEST_LIMIT = 2**31 - 1  # fits every provider's integer; far above every model's own limit
 _KNOWN_PARTS = frozenset({"text", "refusal", "image_url", "file"})
-# Each opening bracket and comma may become an object of ours, so their number bounds the time and memory a body
-# takes. A million tokens of code or JSON have 50,000 to 400,000 of them, of nothing but small numbers 670,000.
-_MOST_MARKS = 700_000
-_MOST_MESSAGES = 100_000  # each costs a model several tokens besides its text
 
 _OURS_ALONE = ("provider", "models", "route", "plugins")
 """Read by us, or meant for an account's own key; never sent on with our credentials."""
-
-
-_NULL = Raw(b"null")  # absent or null: ``Raw | None`` is no type a decoder takes
 
 
 class _Part(Struct, gc=False):
@@ -48,7 +41,7 @@ class _Part(Struct, gc=False):
 class _Message(Struct, gc=False):
     role: str
     content: str | list[_Part] | None = None
-    tool_calls: Raw = _NULL
+    tool_calls: Raw = NULL
     reasoning_content: str | None = None
     reasoning: str | None = None
 
@@ -72,22 +65,18 @@ class _Body(Struct, gc=False):
     prompt_cache_key: Any = None
 
 
-_decode_body = Decoder(_Body).decode
-_decode_fields = Decoder(dict[str, Raw]).decode
-_decode_list = Decoder(list[Raw]).decode
+_BODY = BodyDecoder(_Body)
 
 
 def parse(body: bytes) -> ChatRequest:
     """Validate ``body`` against the request table of the Chat completions page; raise ``BadRequest``."""
-    if len(body) > _MOST_MARKS:
-        _check_marks(body)
-    wire, fields = _decode(body)
+    wire, fields = _BODY.read(body)
     if not wire.model:
         _refuse("`model` is required and must be a non-empty string", "model")
     if not wire.messages:
         _refuse("`messages` is required and must hold at least one message", "messages")
-    if len(wire.messages) > _MOST_MESSAGES:
-        _refuse(f"too many messages: a request may hold {_MOST_MESSAGES:,}", "messages")
+    if len(wire.messages) > MOST_MESSAGES:
+        _refuse(f"too many messages: a request may hold {MOST_MESSAGES:,}", "messages")
     if wire.n is not None and wire.n != 1:
         _refuse("`n` must be 1: one answer per request is supported", "n")
     messages, characters, images, unknown_parts = _read_messages(wire.messages)
@@ -97,6 +86,7 @@ def parse(body: bytes) -> ChatRequest:
         fields["messages"] = Raw(_without_unknown_parts(fields["messages"], wire.messages))
     _settle_fields(wire, fields)
     return ChatRequest(
+        dialect="openai_chat",
         model=wire.model,
         messages=messages,
         input_tokens=input_tokens(characters, images),
@@ -110,32 +100,10 @@ def parse(body: bytes) -> ChatRequest:
     )
 
 
-def _check_marks(body: bytes) -> None:
-    """Refuse what would take long to decode; those inside strings count too, since telling them apart takes as long."""
-    if body.count(b",") + body.count(b"{") + body.count(b"[") > _MOST_MARKS:
-        raise BadRequest(f"too many members and elements: a body may hold {_MOST_MARKS:,} commas and opening brackets")
-
-
-def _decode(body: bytes) -> tuple[_Body, dict[str, Raw]]:
-    """The known members typed, and all members raw; of a member sent twice both see the last."""
-    try:
-        if not body.isascii():
-            # Members nobody reads are skipped unread: without this, broken UTF-8 would travel on in them.
-            body.decode()
-        return _decode_body(body), _decode_fields(body)
-    except ValidationError as error:
-        problem, _, path = str(error).partition(" - at `$")
-        field = path.rstrip("`").lstrip(".")
-        raise BadRequest(f"`{field}`: {problem}" if field else f"the body: {problem}", field or None) from None
-    except (DecodeError, UnicodeDecodeError):
-        raise BadRequest("the body is not valid JSON") from None
-    except RecursionError:
-        raise BadRequest("the body is nested too deeply") from None
-
-
 def _read_messages(wire: list[_Message]) -> tuple[list[Message], int, int, bool]:
     """The turns, their characters and images, and whether a part of unknown type is among them."""
     messages: list[Message] = []
+    parts: list[Part]
     characters = images = 0
     unknown = False
     for index, turn in enumerate(wire):
@@ -193,18 +161,18 @@ def _check_media(part: _Part, path: str) -> None:
 
 def _earlier_work(turn: _Message) -> int:
     """Characters of an assistant turn besides its content: calls it made and reasoning handed back."""
-    calls = 0 if turn.tool_calls == _NULL else len(bytes(turn.tool_calls))
+    calls = 0 if turn.tool_calls == NULL else len(bytes(turn.tool_calls))
     return calls + len(turn.reasoning_content or turn.reasoning or "")
 
 
 def _without_unknown_parts(messages: Raw, read: list[_Message]) -> bytes:
     """The messages anew without the parts that are ignored, which a provider would refuse; the rest as it was sent."""
-    turns = _decode_list(messages)
+    turns = decode_list(messages)
     for place, turn in enumerate(read):
         parts = turn.content
         if isinstance(parts, list) and any(part.type not in _KNOWN_PARTS for part in parts):
-            members = _decode_fields(turns[place])
-            sent = zip(_decode_list(members["content"]), parts, strict=True)
+            members = decode_members(turns[place])
+            sent = zip(decode_list(members["content"]), parts, strict=True)
             kept = [raw for raw, part in sent if part.type in _KNOWN_PARTS]
             members["content"] = Raw(encode(kept or ""))
             turns[place] = Raw(encode(members))
@@ -248,7 +216,7 @@ def _output_limit(wire: _Body) -> int | None:
         return None
     if limit < 1:
         _refuse(f"`{name}` must be at least 1", name)
-    return min(limit, _LARGEST_LIMIT)
+    return min(limit, LARGEST_LIMIT)
 
 
 def _stop(stop: str | list[str] | None) -> tuple[str, ...]:

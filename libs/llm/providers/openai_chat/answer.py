@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder
 
-from libs.llm.canonical import Answer, ToolCall
+from libs.llm.canonical import Answer, AnswerPart, ReasoningPart, TextPart, ToolCall
 from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.providers.openai_chat.wire import BROKEN_OFF, NULL, Call, arguments_text, finish_reason, usage_of
 from libs.llm.providers.rejections import failure_in_answer
@@ -51,10 +51,12 @@ def read_answer(body: bytes) -> Answer:
         raise ProviderFailure(FailureKind.INTERRUPTED, status=200, detail="finish reason error")
     message = choice.message
     calls = [_tool_call(call, place) for place, call in enumerate(message.tool_calls or [])]
+    text, reasoning = _text(message), message.reasoning_content or message.reasoning
+    parts: list[AnswerPart] = [ReasoningPart(reasoning)] if reasoning else []
+    if text:
+        parts.append(TextPart(text))
     return Answer(
-        text=_text(message),
-        reasoning=message.reasoning_content or message.reasoning,
-        tool_calls=calls,
+        parts=[*parts, *calls],
         finish_reason=finish_reason(choice.finish_reason, called=bool(calls)),
         usage=usage_of(wire.usage),
     )
