@@ -12,6 +12,9 @@ from services.router.domain import Server
 
 _FORMATS = {
     "openai_chat": router_pb2.PROVIDER_FORMAT_OPENAI_CHAT,
+    "openai_responses": router_pb2.PROVIDER_FORMAT_OPENAI_RESPONSES,
+    "anthropic": router_pb2.PROVIDER_FORMAT_ANTHROPIC,
+    "gemini": router_pb2.PROVIDER_FORMAT_GEMINI,
     "simulated": router_pb2.PROVIDER_FORMAT_SIMULATED,
 }
 _PATHS = {
@@ -53,6 +56,8 @@ def model_message(card: ModelPublished) -> router_pb2.Model:
         max_output_tokens=card.max_output_tokens or 0,
         free_rpm=card.free_rpm,
         free_daily=card.free_daily,
+        reasoning=bool(card.reasoning),
+        reasoning_options=card.reasoning_options,
     )
 
 
@@ -69,6 +74,8 @@ def attempt_message(server: Server, upstream: Upstream) -> router_pb2.Attempt:
         connect_timeout_ms=provider.timeouts.connect_ms,
         first_byte_timeout_ms=provider.timeouts.first_byte_ms,
         idle_timeout_ms=provider.timeouts.idle_ms,
+        json_format=bool(provider.abilities.json_format),
+        cache_marks=bool(provider.abilities.cache_marks),
     )
 
 
@@ -86,6 +93,16 @@ def wrong_endpoint(card: ModelPublished, asked: str) -> router_pb2.RouteResponse
     places = " or ".join(_PATHS[endpoint] for endpoint in card.endpoints)
     kind = "a chat model" if asked == "chat" else f"a model for {_PATHS.get(asked, asked)}"
     return _refused("bad_request", f"{card.id!r} is not {kind}; call it with {places}")
+
+
+def nobody_carries_tools(model: str) -> router_pb2.RouteResponse:
+    """Tools are never left out of a request: without a provider that takes them it is refused."""
+    return _refused("no_wire_for_modality", f"no provider of {model!r} takes tools right now; use another model")
+
+
+def nobody_fetches_images() -> router_pb2.RouteResponse:
+    """A picture at an address, and no provider that would fetch it (contract: Images and files as input)."""
+    return _refused("bad_request", "remote image URL not supported by upstream")
 
 
 def all_paused(retry_after_s: int) -> router_pb2.RouteResponse:

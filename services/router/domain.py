@@ -195,12 +195,12 @@ def plan(servers: Sequence[Server], health: Sequence[Health], probing_until: Seq
     return Plan(first, tuple(bounds), rest, tuple(due), min(waits, default=0))
 
 
-def pick(chosen: Plan, account_id: str) -> int:
-    """Which of ``chosen.first`` starts: by weight over accounts, and the same one for an account every time.
+def pick(chosen: Plan, conversation: str) -> int:
+    """Which of ``chosen.first`` starts: by weight over conversations, and the same one for one of them every time.
 
-    Keeping an account on its provider keeps prompt caches warm; it moves only when the list changes.
+    Keeping a conversation on its provider keeps its prompt cache warm; it moves only when the list changes.
     """
-    point = zlib.crc32(account_id.encode()) * chosen.bounds[-1] >> 32
+    point = zlib.crc32(conversation.encode()) * chosen.bounds[-1] >> 32
     for place, bound in enumerate(chosen.bounds):
         if point < bound:
             return place

@@ -54,4 +54,4 @@ class RouterServicer(router_pb2_grpc.RouterServicer):
         ask.answer(self._route(ask.question))
 
     def _route(self, asked: router_pb2.RouteRequest) -> router_pb2.RouteResponse:
-        return self._routing.route(asked.model, asked.endpoint, asked.account_id, asked.request_id)
+        return self._routing.route(asked)

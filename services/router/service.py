@@ -10,22 +10,22 @@ from libs.events.router import Price
 from libs.ops.telemetry import Telemetry
 from services.router import answers, domain
 from services.router.catalog.cards import Catalog, Offer, Upstream
+from services.router.domain import Server
 from services.router.health import HealthBook
 from services.router.telemetry import MODELS, ROUTES
 
-_OUTCOMES = ("routed", "probed", "model_not_found", "bad_request", "all_providers_failed")
+_OUTCOMES = ("routed", "probed", "model_not_found", "bad_request", "no_wire_for_modality", "all_providers_failed")
 
 
 class _Prepared:
-    """A model with its attempts as messages, and the answers that hold while nobody's health changes."""
+    """Servers of a model with their attempts as messages, and the answers that hold while nobody's health changes."""
 
-    __slots__ = ("answers", "attempts", "endpoints", "epoch", "model", "offer", "plan")
+    __slots__ = ("answers", "attempts", "epoch", "model", "plan", "servers")
 
-    def __init__(self, offer: Offer, upstreams: dict[str, Upstream]) -> None:
-        self.offer = offer
-        self.endpoints = frozenset(offer.card.endpoints)
-        self.model = answers.model_message(offer.card)
-        self.attempts = [answers.attempt_message(server, upstreams[server.upstream_id]) for server in offer.servers]
+    def __init__(self, model: router_pb2.Model, servers: list[tuple[Server, Upstream]]) -> None:
+        self.servers = [server for server, _ in servers]
+        self.model = model
+        self.attempts = [answers.attempt_message(server, upstream) for server, upstream in servers]
         self.epoch = -1
         self.plan = domain.plan((), (), (), 0)
         self.answers: dict[int, router_pb2.RouteResponse] = {}
@@ -35,13 +35,41 @@ class _Prepared:
         return router_pb2.RouteResponse(route=router_pb2.Route(model=self.model, attempts=tries))
 
 
+class _Offered:
+    """A model for sale: for each set of needs those of its servers that can carry them."""
+
+    __slots__ = ("_able", "_all", "_model", "_servers", "card", "endpoints")
+
+    def __init__(self, offer: Offer, upstreams: dict[str, Upstream]) -> None:
+        self.card = offer.card
+        self.endpoints = frozenset(offer.card.endpoints)
+        self._model = answers.model_message(offer.card)
+        self._servers = [(server, upstreams[server.upstream_id]) for server in offer.servers]
+        self._all = _Prepared(self._model, self._servers)
+        self._able: dict[tuple[bool, bool], _Prepared] = {(False, False): self._all}
+
+    def able(self, tools: bool, remote_images: bool) -> _Prepared:
+        """The servers that take tools and fetch pictures at addresses, as far as asked; perhaps none."""
+        prepared = self._able.get((tools, remote_images))
+        if prepared is None:
+            kept = [
+                (server, upstream)
+                for server, upstream in self._servers
+                if (upstream.provider.abilities.tools or not tools)
+                and (upstream.provider.abilities.remote_images or not remote_images)
+            ]
+            prepared = self._all if len(kept) == len(self._servers) else _Prepared(self._model, kept)
+            self._able[tools, remote_images] = prepared
+        return prepared
+
+
 class Routing:
     """The routes of this process: the catalogue and the health book in memory, answers built once and reused."""
 
     def __init__(self, book: HealthBook, clock: Clock, telemetry: Telemetry) -> None:
         self._book = book
         self._clock = clock
-        self._prepared: dict[str, _Prepared] = {}
+        self._offered: dict[str, _Offered] = {}
         self._prices: dict[str, Price] = {}
         self._models = telemetry.metrics.gauge(MODELS)
         routes = telemetry.metrics.counter(ROUTES)
@@ -50,43 +78,56 @@ class Routing:
     def offer(self, catalog: Catalog) -> None:
         """Sell what ``catalog`` holds from now on. Answers already given stay valid."""
         upstreams = dict(catalog.upstreams)
-        self._prepared = {name: _Prepared(offer, upstreams) for name, offer in catalog.offers.items()}
+        self._offered = {name: _Offered(offer, upstreams) for name, offer in catalog.offers.items()}
         self._prices.update((offer.card.price.version, offer.card.price) for offer in catalog.offers.values())
         for name in upstreams:
             self._book.watch(name)
-        self._models.set(len(self._prepared))
+        self._models.set(len(self._offered))
 
     def price(self, version: str) -> Price | None:
         """A price version that is or was in use since this process started."""
         return self._prices.get(version)
 
-    def route(self, model: str, endpoint: str, account_id: str, request_id: str) -> router_pb2.RouteResponse:
-        """Decide who serves a request for ``model``. The answer is shared: it must not be changed."""
-        prepared = self._prepared.get(model)
-        if prepared is None:
+    def route(self, asked: router_pb2.RouteRequest) -> router_pb2.RouteResponse:
+        """Decide who serves a request. The answer is shared: it must not be changed."""
+        offered = self._offered.get(asked.model)
+        if offered is None:
             self._count["model_not_found"]()
-            return answers.not_found(model)
-        if endpoint not in prepared.endpoints:
+            return answers.not_found(asked.model)
+        if asked.endpoint not in offered.endpoints:
             self._count["bad_request"]()
-            return answers.wrong_endpoint(prepared.offer.card, endpoint)
+            return answers.wrong_endpoint(offered.card, asked.endpoint)
+        prepared = offered.able(asked.tools, asked.remote_images)
+        if not prepared.servers:
+            return self._unable(offered, asked)
+        return self._choose(prepared, asked)
+
+    def _unable(self, offered: _Offered, asked: router_pb2.RouteRequest) -> router_pb2.RouteResponse:
+        if asked.tools and not offered.able(True, False).servers:
+            self._count["no_wire_for_modality"]()
+            return answers.nobody_carries_tools(asked.model)
+        self._count["bad_request"]()
+        return answers.nobody_fetches_images()
+
+    def _choose(self, prepared: _Prepared, asked: router_pb2.RouteRequest) -> router_pb2.RouteResponse:
         now_ms = self._clock.now_ms()
         plan = prepared.plan
         if prepared.epoch != self._book.epoch or 0 < plan.next_due_ms <= now_ms:
             plan = self._renew(prepared, now_ms)
         if plan.due:
-            return self._probe(prepared, request_id, now_ms)
+            return self._probe(prepared, asked.request_id, now_ms)
         if not plan.first:
             self._count["all_providers_failed"]()
             return answers.all_paused(domain.retry_after_s(plan, now_ms))
         self._count["routed"]()
-        place = domain.pick(plan, account_id) if len(plan.first) > 1 else 0
+        place = domain.pick(plan, f"{asked.account_id} {asked.session}") if len(plan.first) > 1 else 0
         answer = prepared.answers.get(place)
         if answer is None:
             answer = prepared.answers[place] = prepared.answer(domain.attempts(plan, place))
         return answer
 
     def _renew(self, prepared: _Prepared, now_ms: int) -> domain.Plan:
-        servers = prepared.offer.servers
+        servers = prepared.servers
         prepared.plan = domain.plan(
             servers,
             [self._book.of(server.upstream_id) for server in servers],
@@ -100,7 +141,7 @@ class Routing:
     def _probe(self, prepared: _Prepared, request_id: str, now_ms: int) -> router_pb2.RouteResponse:
         """Send this request to a paused upstream first, with the healthy ones behind it."""
         plan, due = prepared.plan, prepared.plan.due[0]
-        self._book.probe(prepared.offer.servers[due].upstream_id, request_id, now_ms)
+        self._book.probe(prepared.servers[due].upstream_id, request_id, now_ms)
         self._count["probed"]()
         answer = prepared.answer((due, *domain.attempts(plan, 0)))
         first, *others = answer.route.attempts

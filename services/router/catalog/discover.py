@@ -1,4 +1,4 @@
-"""Asks OpenAI-compatible providers which models they have, and keeps those that look like chat models.
+"""Asks providers which models they have, and keeps those that look like chat models.
 
 Called by services/router/keeper.py. A provider that does not answer changes nothing; the error never carries
 its key, its URL or its text.
@@ -68,14 +68,40 @@ def _vendor(owner: Any, provider_id: str) -> str:
     return name if _VENDOR.fullmatch(name) else provider_id
 
 
+def _question(provider: Provider) -> tuple[str, dict[str, str]]:
+    """Query and headers of the request for the list, as the provider's format wants them."""
+    secret = provider.credentials[0].secret
+    match provider.format:
+        case "anthropic":
+            return "?limit=1000", {"x-api-key": secret, "anthropic-version": "2023-06-01"}
+        case "gemini":
+            return "?pageSize=1000", {"x-goog-api-key": secret}
+        case _:
+            return "", {"authorization": f"Bearer {secret}"} if secret else {}
+
+
+def _entries(document: Any, provider: Provider) -> list[Any] | None:
+    """The entries of a list, each with its ``id``; None when it is no list of the provider's format."""
+    if not isinstance(document, dict):
+        return None
+    if provider.format != "gemini":
+        entries = document.get("data")
+        return entries if isinstance(entries, list) else None
+    models = document.get("models")
+    if not isinstance(models, list):
+        return None
+    named = (model for model in models if isinstance(model, dict) and isinstance(model.get("name"), str))
+    chat = (model for model in named if "generateContent" in (model.get("supportedGenerationMethods") or ()))
+    return [{"id": model["name"].removeprefix("models/")} for model in chat]
+
+
 async def list_models(session: aiohttp.ClientSession, provider: Provider) -> tuple[Listed, ...]:
     """GET {base}/models with the provider's first credential; raise DiscoveryError without an answer to use."""
-    secret = provider.credentials[0].secret
-    headers = {"authorization": f"Bearer {secret}"} if secret else {}
+    query, headers = _question(provider)
     limit = aiohttp.ClientTimeout(total=15, sock_connect=provider.timeouts.connect_ms / 1000)
     try:
         async with session.get(
-            f"{provider.base_url}/models", headers=headers, timeout=limit, allow_redirects=False
+            f"{provider.base_url}/models{query}", headers=headers, timeout=limit, allow_redirects=False
         ) as answer:
             if answer.status != 200:
                 raise DiscoveryError(f"{provider.id} answered {answer.status}", reason=f"status_{answer.status}")
@@ -88,6 +114,7 @@ async def list_models(session: aiohttp.ClientSession, provider: Provider) -> tup
         document = json.loads(body)
     except (ValueError, RecursionError):
         raise DiscoveryError(f"{provider.id} sent no JSON", reason="junk") from None
-    if not isinstance(document, dict) or not isinstance(document.get("data"), list):
+    entries = _entries(document, provider)
+    if entries is None:
         raise DiscoveryError(f"{provider.id} sent no list of models", reason="junk")
-    return usable(document["data"], provider.id)
+    return usable(entries, provider.id)

@@ -148,20 +148,44 @@ class Timeouts(Entry):
     idle_ms: Milliseconds = 60_000
 
 
+class Abilities(Entry):
+    """What a provider can carry beside plain chat; what is not said is as usual for its format."""
+
+    tools: StrictBool | None = None
+    remote_images: StrictBool | None = None
+    json_format: StrictBool | None = None
+    cache_marks: StrictBool | None = None
+
+    def settled(self, provider_format: str) -> "Abilities":
+        """The same with everything said."""
+        said = self.model_dump(exclude_none=True)
+        return Abilities(**(_USUAL.get(provider_format, {}) | said))
+
+
+_USUAL = {
+    "openai_chat": {"tools": True, "remote_images": True, "json_format": False, "cache_marks": False},
+    "openai_responses": {"tools": True, "remote_images": True, "json_format": False, "cache_marks": False},
+    "anthropic": {"tools": True, "remote_images": True, "json_format": False, "cache_marks": True},
+    "gemini": {"tools": True, "remote_images": False, "json_format": False, "cache_marks": False},
+    "simulated": {"tools": True, "remote_images": True, "json_format": False, "cache_marks": False},
+}
+
+
 class ProviderEntry(Entry):
     """A place that answers requests. With ``key_env`` it is in use only while one of its keys is present."""
 
     id: Slug
-    format: Literal["openai_chat", "simulated"]
+    format: Literal["openai_chat", "openai_responses", "anthropic", "gemini", "simulated"]
     base_url: Annotated[str, AfterValidator(_env_syntax)] | None = None
     key_env: Annotated[tuple[EnvName, ...], BeforeValidator(_one_or_more)] = ()
     discover: StrictBool = False
+    abilities: Abilities = Abilities()
     timeouts: Timeouts = Timeouts()
 
     @model_validator(mode="after")
     def _fits_its_format(self) -> Self:
-        if self.format == "openai_chat" and self.base_url is None:
-            raise ValueError("a provider of format openai_chat needs a base_url")
+        if self.format != "simulated" and self.base_url is None:
+            raise ValueError(f"a provider of format {self.format} needs a base_url")
         if self.format == "simulated" and (self.base_url or self.key_env or self.discover):
             raise ValueError("the simulated provider has no base_url, key_env or discover")
         if len(set(self.key_env)) != len(self.key_env):

@@ -18,7 +18,15 @@ _SECTIONS = ("providers", "models", "discovered")
 _FIELDS = sorted(
     {
         name
-        for entry in (doc.ProviderEntry, doc.Timeouts, doc.ModelEntry, doc.Modalities, doc.Serving, doc.MicroPrices)
+        for entry in (
+            doc.ProviderEntry,
+            doc.Abilities,
+            doc.Timeouts,
+            doc.ModelEntry,
+            doc.Modalities,
+            doc.Serving,
+            doc.MicroPrices,
+        )
         for name in entry.model_fields
     }
 )
@@ -43,6 +51,7 @@ class Provider:
     base_url: str
     credentials: tuple[Credential, ...]
     discover: bool
+    abilities: doc.Abilities
     timeouts: doc.Timeouts
 
 
@@ -185,6 +194,7 @@ class _Check:
             base_url,
             tuple(credentials) or (Credential(f"{entry.id}/default", ""),),
             entry.discover,
+            entry.abilities.settled(entry.format),
             entry.timeouts,
         )
 

@@ -15,6 +15,7 @@ class ListingProvider:
         self.body: str | None = None
         self.location: str | None = None
         self.seen: list[str] = []
+        self.headers: dict[str, str] = {}
         self.port = 0
         self._runner: web.AppRunner | None = None
 
@@ -40,6 +41,7 @@ class ListingProvider:
         await self.close()
 
     async def _answer(self, request: web.Request) -> web.Response:
+        self.headers = {name.lower(): value for name, value in request.headers.items()}
         self.seen.append(request.headers.get("authorization", ""))
         data = [{"id": name, "object": "model", "owned_by": "someone"} for name in self.models]
         body = self.body if self.body is not None else json.dumps({"object": "list", "data": data})

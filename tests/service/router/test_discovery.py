@@ -1,6 +1,7 @@
 """Reading a provider's list of models over real HTTP: what is kept, and how failures are told."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import pytest
 
 from services.router.catalog.cards import Listed
 from services.router.catalog.discover import DiscoveryError, list_models
-from services.router.catalog.document import Timeouts
+from services.router.catalog.document import Abilities, Timeouts
 from services.router.catalog.load import Credential, Provider
 from tests.service.router.listing_provider import ListingProvider
 
@@ -23,9 +24,9 @@ async def listing() -> AsyncIterator[ListingProvider]:
 
 
 async def ask(listing: ListingProvider, **changes: object) -> tuple[Listed, ...]:
-    provider = Provider(
-        "openai", "openai_chat", listing.base_url, (Credential("openai/KEY", SECRET),), True, Timeouts(connect_ms=500)
-    )
+    credentials = (Credential("openai/KEY", SECRET),)
+    waits = Timeouts(connect_ms=500)
+    provider = Provider("openai", "openai_chat", listing.base_url, credentials, True, Abilities(), waits)
     async with aiohttp.ClientSession() as session:
         return await list_models(session, replace(provider, **changes))  # type: ignore[arg-type]
 
@@ -34,6 +35,28 @@ async def test_the_list_is_asked_for_with_the_key_and_kept_to_chat_models(listin
     listing.models = ["gpt-4o", "text-embedding-3-small", "whisper-1", "llama-3.3-70b"]
     assert [model.id for model in await ask(listing)] == ["gpt-4o", "llama-3.3-70b"]
     assert listing.seen == [f"Bearer {SECRET}"]
+
+
+async def test_an_anthropic_list_is_asked_for_with_its_own_headers(listing: ListingProvider) -> None:
+    listing.models = ["claude-x"]
+    assert [model.id for model in await ask(listing, format="anthropic")] == ["claude-x"]
+    assert listing.headers["x-api-key"] == SECRET
+    assert listing.headers["anthropic-version"] == "2023-06-01"
+
+
+async def test_a_gemini_list_keeps_the_models_that_generate(listing: ListingProvider) -> None:
+    listing.body = json.dumps(
+        {
+            "models": [
+                {"name": "models/gemini-x", "supportedGenerationMethods": ["generateContent", "countTokens"]},
+                {"name": "models/embedding-x", "supportedGenerationMethods": ["embedContent"]},
+                {"name": 3},
+                "junk",
+            ]
+        }
+    )
+    assert [model.id for model in await ask(listing, format="gemini")] == ["gemini-x"]
+    assert listing.headers["x-goog-api-key"] == SECRET
 
 
 async def test_a_server_without_keys_is_asked_without_one(listing: ListingProvider) -> None:

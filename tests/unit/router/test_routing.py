@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kenari.router.v1 import router_pb2
@@ -51,8 +52,8 @@ class SetClock:
 class World:
     """A router's memory with a clock that tests set."""
 
-    def __init__(self, folder: Path, keys: dict[str, str]) -> None:
-        (folder / "catalog.yaml").write_text(TWO_PROVIDERS)
+    def __init__(self, folder: Path, keys: dict[str, str], catalog: str = TWO_PROVIDERS) -> None:
+        (folder / "catalog.yaml").write_text(catalog)
         self.clock = SetClock()
         self.telemetry = Telemetry("router", TelemetrySettings())
         self.book = HealthBook(HealthRules(), self.clock, self.telemetry)
@@ -60,9 +61,10 @@ class World:
         self.routing.offer(assemble(load(folder / "catalog.yaml", keys), {}))
 
     def ask(
-        self, model: str = "both", endpoint: str = "chat", account: str = "acct_1", request: str = "r"
+        self, model: str = "both", endpoint: str = "chat", account: str = "acct_1", request: str = "r", **needs: Any
     ) -> router_pb2.RouteResponse:
-        return self.routing.route(model, endpoint, account, request)
+        asked = router_pb2.RouteRequest(model=model, endpoint=endpoint, account_id=account, request_id=request, **needs)
+        return self.routing.route(asked)
 
     def tries(self, model: str = "both") -> list[str]:
         return [attempt.upstream_id for attempt in self.ask(model).route.attempts]
@@ -250,6 +252,68 @@ def test_a_route_costs_microseconds(world: World) -> None:
     for _ in range(5):
         started = time.perf_counter()
         for _ in range(2_000):
-            world.routing.route("both", "chat", "acct_1", "r")
+            world.ask()
         best = min(best, (time.perf_counter() - started) / 2_000)
     assert best < 50e-6
+
+
+SOME_CANNOT = """
+providers:
+  - {id: plain, format: openai_chat, base_url: "http://plain/v1", abilities: {tools: false, remote_images: false}}
+  - {id: able, format: anthropic, base_url: "http://able/v1"}
+models:
+  - id: both
+    vendor: v
+    reasoning: true
+    reasoning_options: [low, high]
+    rupiah_per_1m_tokens: {input: 1, output: 2}
+    served_by: [{provider: plain}, {provider: able, order: 1}]
+  - id: plain-only
+    vendor: v
+    rupiah_per_1m_tokens: {input: 1, output: 2}
+    served_by: [{provider: plain}]
+"""
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> World:
+    return World(tmp_path, {}, SOME_CANNOT)
+
+
+def providers(answer: router_pb2.RouteResponse) -> list[str]:
+    return [attempt.provider for attempt in answer.route.attempts]
+
+
+@pytest.mark.rule("TOOL-043", "TOOL-044")
+def test_tools_go_only_to_providers_that_take_them(mixed: World) -> None:
+    assert providers(mixed.ask()) == ["plain", "able"]
+    assert providers(mixed.ask(tools=True)) == ["able"]
+    refusal = mixed.ask("plain-only", tools=True).refusal
+    assert refusal.code == "no_wire_for_modality"
+
+
+@pytest.mark.rule("VIS-010")
+def test_pictures_at_addresses_go_only_to_providers_that_fetch_them(mixed: World) -> None:
+    assert providers(mixed.ask(remote_images=True)) == ["able"]
+    refusal = mixed.ask("plain-only", remote_images=True).refusal
+    assert (refusal.code, refusal.message) == ("bad_request", "remote image URL not supported by upstream")
+
+
+def test_what_a_provider_can_do_and_how_a_model_reasons_travels_along(mixed: World) -> None:
+    route = mixed.ask().route
+    plain, able = route.attempts
+    assert (plain.format, plain.cache_marks) == (router_pb2.PROVIDER_FORMAT_OPENAI_CHAT, False)
+    assert (able.format, able.cache_marks, able.json_format) == (router_pb2.PROVIDER_FORMAT_ANTHROPIC, True, False)
+    assert (route.model.reasoning, list(route.model.reasoning_options)) == (True, ["low", "high"])
+
+
+@pytest.mark.rule("CACHE-023", "KYARA-035")
+def test_a_conversation_stays_with_its_provider_and_another_may_go_elsewhere(tmp_path: Path) -> None:
+    world = World(tmp_path, {"P1_A": "a", "P1_B": "b", "P2": "c"})
+
+    def first(session: str) -> str:
+        return world.ask(session=session).route.attempts[0].upstream_id
+
+    starts = {session: first(session) for session in map(str, range(40))}
+    assert all(first(session) == start for session, start in starts.items())
+    assert set(starts.values()) == {"p1/P1_A", "p1/P1_B"}

@@ -28,12 +28,18 @@ class _ProviderFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Provid
     PROVIDER_FORMAT_UNSPECIFIED: _ProviderFormat.ValueType  # 0
     PROVIDER_FORMAT_OPENAI_CHAT: _ProviderFormat.ValueType  # 1
     PROVIDER_FORMAT_SIMULATED: _ProviderFormat.ValueType  # 2
+    PROVIDER_FORMAT_ANTHROPIC: _ProviderFormat.ValueType  # 3
+    PROVIDER_FORMAT_OPENAI_RESPONSES: _ProviderFormat.ValueType  # 4
+    PROVIDER_FORMAT_GEMINI: _ProviderFormat.ValueType  # 5
 
 class ProviderFormat(_ProviderFormat, metaclass=_ProviderFormatEnumTypeWrapper): ...
 
 PROVIDER_FORMAT_UNSPECIFIED: ProviderFormat.ValueType  # 0
 PROVIDER_FORMAT_OPENAI_CHAT: ProviderFormat.ValueType  # 1
 PROVIDER_FORMAT_SIMULATED: ProviderFormat.ValueType  # 2
+PROVIDER_FORMAT_ANTHROPIC: ProviderFormat.ValueType  # 3
+PROVIDER_FORMAT_OPENAI_RESPONSES: ProviderFormat.ValueType  # 4
+PROVIDER_FORMAT_GEMINI: ProviderFormat.ValueType  # 5
 Global___ProviderFormat: _TypeAlias = ProviderFormat  # noqa: Y015
 
 @_typing.final
@@ -145,6 +151,9 @@ class RouteRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     ENDPOINT_FIELD_NUMBER: _builtins.int
     STREAM_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
+    TOOLS_FIELD_NUMBER: _builtins.int
+    REMOTE_IMAGES_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     key_id: _builtins.str
@@ -152,6 +161,11 @@ class RouteRequest(_message.Message):
     endpoint: _builtins.str
     """As in the catalogue's endpoints: chat, images, ..."""
     stream: _builtins.bool
+    session: _builtins.str
+    """Names the conversation within its account, so that its prompt cache stays warm; empty: the account does."""
+    tools: _builtins.bool
+    """What a provider must be able to carry to serve this request."""
+    remote_images: _builtins.bool
     def __init__(
         self,
         *,
@@ -161,10 +175,13 @@ class RouteRequest(_message.Message):
         model: _builtins.str = ...,
         endpoint: _builtins.str = ...,
         stream: _builtins.bool = ...,
+        session: _builtins.str = ...,
+        tools: _builtins.bool = ...,
+        remote_images: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "endpoint", b"endpoint", "key_id", b"key_id", "model", b"model", "request_id", b"request_id", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "endpoint", b"endpoint", "key_id", b"key_id", "model", b"model", "remote_images", b"remote_images", "request_id", b"request_id", "session", b"session", "stream", b"stream", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -235,6 +252,8 @@ class Model(_message.Message):
     MAX_OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     FREE_RPM_FIELD_NUMBER: _builtins.int
     FREE_DAILY_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
+    REASONING_OPTIONS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     vendor: _builtins.str
     free: _builtins.bool
@@ -244,8 +263,13 @@ class Model(_message.Message):
     max_output_tokens: _builtins.int
     free_rpm: _builtins.int
     free_daily: _builtins.int
+    reasoning: _builtins.bool
     @_builtins.property
     def price(self) -> Global___Price: ...
+    @_builtins.property
+    def reasoning_options(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Levels, weakest first; empty when the model has none."""
+
     def __init__(
         self,
         *,
@@ -258,10 +282,12 @@ class Model(_message.Message):
         max_output_tokens: _builtins.int = ...,
         free_rpm: _builtins.int | None = ...,
         free_daily: _builtins.int | None = ...,
+        reasoning: _builtins.bool = ...,
+        reasoning_options: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_free_daily", b"_free_daily", "_free_rpm", b"_free_rpm", "free_daily", b"free_daily", "free_rpm", b"free_rpm", "price", b"price"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_free_daily", b"_free_daily", "_free_rpm", b"_free_rpm", "context_length", b"context_length", "free", b"free", "free_daily", b"free_daily", "free_rpm", b"free_rpm", "id", b"id", "max_input_tokens", b"max_input_tokens", "max_output_tokens", b"max_output_tokens", "price", b"price", "vendor", b"vendor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_free_daily", b"_free_daily", "_free_rpm", b"_free_rpm", "context_length", b"context_length", "free", b"free", "free_daily", b"free_daily", "free_rpm", b"free_rpm", "id", b"id", "max_input_tokens", b"max_input_tokens", "max_output_tokens", b"max_output_tokens", "price", b"price", "reasoning", b"reasoning", "reasoning_options", b"reasoning_options", "vendor", b"vendor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__free_daily: _TypeAlias = _typing.Literal["free_daily"]  # noqa: Y015
     _WhichOneofArgType__free_daily: _TypeAlias = _typing.Literal["_free_daily", b"_free_daily"]  # noqa: Y015
@@ -327,6 +353,8 @@ class Attempt(_message.Message):
     CONNECT_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     FIRST_BYTE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     IDLE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    JSON_FORMAT_FIELD_NUMBER: _builtins.int
+    CACHE_MARKS_FIELD_NUMBER: _builtins.int
     upstream_id: _builtins.str
     """provider/credential, the unit of health and of the attempts topic's key."""
     provider: _builtins.str
@@ -338,6 +366,10 @@ class Attempt(_message.Message):
     connect_timeout_ms: _builtins.int
     first_byte_timeout_ms: _builtins.int
     idle_timeout_ms: _builtins.int
+    json_format: _builtins.bool
+    """It takes its format's own field for structured output."""
+    cache_marks: _builtins.bool
+    """It caches only what a request marks."""
     def __init__(
         self,
         *,
@@ -350,10 +382,12 @@ class Attempt(_message.Message):
         connect_timeout_ms: _builtins.int = ...,
         first_byte_timeout_ms: _builtins.int = ...,
         idle_timeout_ms: _builtins.int = ...,
+        json_format: _builtins.bool = ...,
+        cache_marks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_url", b"base_url", "connect_timeout_ms", b"connect_timeout_ms", "credential", b"credential", "first_byte_timeout_ms", b"first_byte_timeout_ms", "format", b"format", "idle_timeout_ms", b"idle_timeout_ms", "provider", b"provider", "upstream_id", b"upstream_id", "upstream_model", b"upstream_model"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_url", b"base_url", "cache_marks", b"cache_marks", "connect_timeout_ms", b"connect_timeout_ms", "credential", b"credential", "first_byte_timeout_ms", b"first_byte_timeout_ms", "format", b"format", "idle_timeout_ms", b"idle_timeout_ms", "json_format", b"json_format", "provider", b"provider", "upstream_id", b"upstream_id", "upstream_model", b"upstream_model"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -367,7 +401,7 @@ class Refusal(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_S_FIELD_NUMBER: _builtins.int
     code: _builtins.str
-    """model_not_found, bad_request or all_providers_failed."""
+    """model_not_found, bad_request, no_wire_for_modality or all_providers_failed."""
     message: _builtins.str
     retry_after_s: _builtins.int
     """Of all_providers_failed only; 0 means none."""
