@@ -82,9 +82,12 @@ clean: ## remove what can be made again; the data of make run (.kenari) stay
 	@find libs services deploy tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 ##@ Judge it
-.PHONY: contract bench bench-peers compose-check
+.PHONY: contract compat bench bench-peers compose-check
 contract: env-dev ## which rules of the contract the last test run proved
 	@exec $(PY) -m tests.contract.coverage
+
+compat: env-dev ## real clients against every provider format; SUITE=folder ONLY=client,... FACES=openai,...
+	@exec $(PY) -m tests.compat --suite "$(SUITE)" --only "$(ONLY)" --faces "$(FACES)"
 
 bench: env-dev ## speed and cost on this machine, into build/bench.json
 	@exec $(PY) -m tests.bench run $(ARGS)
