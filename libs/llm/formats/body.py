@@ -3,6 +3,7 @@
 Called first by every client format; what it lets through is JSON of the expected types and of bounded cost.
 """
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from msgspec import DecodeError, Raw, Struct, ValidationError
@@ -28,6 +29,7 @@ decode_list = Decoder(list[Raw]).decode
 """The elements of a JSON array, each as it was sent."""
 
 Typed = TypeVar("Typed", bound=Struct)
+Decoded = TypeVar("Decoded")
 
 
 class BodyDecoder(Generic[Typed]):
@@ -43,19 +45,27 @@ class BodyDecoder(Generic[Typed]):
         """
         if len(body) > _MOST_MARKS:
             _check_marks(body)
-        try:
-            if not body.isascii():
-                # Members nobody reads are skipped unread: without this, broken UTF-8 would travel on in them.
+        if not body.isascii():
+            # Members nobody reads are skipped unread: without this, broken UTF-8 would travel on in them.
+            try:
                 body.decode()
-            return self._decode(body), decode_members(body)
-        except ValidationError as error:
-            problem, _, path = str(error).partition(" - at `$")
-            field = path.rstrip("`").lstrip(".")
-            raise BadRequest(f"`{field}`: {problem}" if field else f"the body: {problem}", field or None) from None
-        except (DecodeError, UnicodeDecodeError):
-            raise BadRequest("the body is not valid JSON") from None
-        except RecursionError:
-            raise BadRequest("the body is nested too deeply") from None
+            except UnicodeDecodeError:
+                raise BadRequest("the body is not valid JSON") from None
+        return decode_at("", self._decode, body), decode_at("", decode_members, body)
+
+
+def decode_at(path: str, decode: Callable[[bytes | Raw], Decoded], data: bytes | Raw) -> Decoded:
+    """Decode the part of a body that stands at ``path`` ("" for the whole); raise ``BadRequest`` with the full path."""
+    try:
+        return decode(data)
+    except ValidationError as error:
+        problem, _, inner = str(error).partition(" - at `$")
+        field = (path + inner.rstrip("`")).lstrip(".")
+        raise BadRequest(f"`{field}`: {problem}" if field else f"the body: {problem}", field or None) from None
+    except DecodeError:
+        raise BadRequest("the body is not valid JSON") from None
+    except RecursionError:
+        raise BadRequest("the body is nested too deeply") from None
 
 
 def _check_marks(body: bytes) -> None:
