@@ -1,0 +1,64 @@
+"""One running kenari for all fault cases, with two scripted providers that speak whichever wire they are asked in.
+Used by every test in this folder.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cases.caller import Caller
+from tests.cases.catalog import PROVIDER_KEY, write_catalog
+from tests.support import anthropic_wire
+from tests.support.background import BackgroundProvider
+from tests.support.provider import DONE, Received, Scripted, completion, delta, finish, stream, usage
+from tests.support.system import System
+
+_SETTINGS = {
+    # Providers fail on purpose here, one after another; a wait that they name themselves still pauses them.
+    "ROUTER_HEALTH__FAILURES_IN_ROW": "100000",
+    "ROUTER_HEALTH__WINDOW_LEAST": "100000",
+    "EDGE_PROVIDER_WAIT_S": "1",
+}
+
+
+@pytest.fixture(scope="package")
+def system(
+    first: BackgroundProvider, second: BackgroundProvider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[System]:
+    directory = tmp_path_factory.mktemp("cases")
+    catalog = write_catalog(directory / "catalog.yaml", first.base_url, second.base_url)
+    with System(directory, catalog, {**PROVIDER_KEY, **_SETTINGS}) as running:
+        yield running
+
+
+@pytest.fixture
+def p1(first: BackgroundProvider) -> BackgroundProvider:
+    """The provider behind every model; answers "ok" for 10 and 2 tokens until told otherwise."""
+    first.answers(says_ok)
+    return first
+
+
+@pytest.fixture
+def p2(second: BackgroundProvider) -> BackgroundProvider:
+    """The second provider of ``fx-two``."""
+    second.answers(says_ok)
+    return second
+
+
+@pytest.fixture
+def caller(system: System, p1: BackgroundProvider, p2: BackgroundProvider) -> Caller:
+    """A new account with Rp 100,000."""
+    return Caller(system, system.person())
+
+
+def says_ok(request: Received) -> Scripted:
+    """The answer "ok", in the wire that the request came in."""
+    streamed = request.json.get("stream") is True
+    if request.path.endswith("/messages"):
+        if not streamed:
+            return anthropic_wire.message(anthropic_wire.text("ok"))
+        block = anthropic_wire.text_block(0, "ok")
+        return anthropic_wire.events(anthropic_wire.start(10), block, anthropic_wire.end("end_turn", 2))
+    if not streamed:
+        return completion("ok")
+    return stream(delta("", role="assistant"), delta("ok"), finish("stop"), usage(10, 2), DONE)
