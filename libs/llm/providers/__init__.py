@@ -1,7 +1,9 @@
 """All provider formats under the names the router uses for them, for the edge's attempt loop."""
 
 from libs.llm.providers.base import ProviderAdapter
+from libs.llm.providers.gemini import Gemini
 from libs.llm.providers.openai_chat import OpenAIChat
+from libs.llm.providers.openai_responses import OpenAIResponses
 from libs.llm.providers.simulated import Simulated
 from libs.llm.transport import Transport
 
@@ -12,6 +14,8 @@ class Providers:
     def __init__(self, transport: Transport) -> None:
         self._adapters: dict[str, ProviderAdapter] = {
             "openai_chat": OpenAIChat(transport),
+            "openai_responses": OpenAIResponses(transport),
+            "gemini": Gemini(transport),
             "simulated": Simulated(),
         }
 

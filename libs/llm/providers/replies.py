@@ -4,7 +4,7 @@ Called by the adapters beside this module; what differs between formats comes in
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from libs.core.clock import Clock
 from libs.llm.canonical import Answer, FinishReason, StreamEvent, Usage
@@ -16,6 +16,9 @@ from libs.llm.transport import Call, Reply, Transport
 _MAX_ANSWER_BYTES = 32 * 1024 * 1024
 _MAX_ERROR_BYTES = 256 * 1024
 _NOT_A_STREAM = ("application/json", "text/html")
+
+ReadFailure: TypeAlias = Callable[[int, Mapping[str, str], bytes, Clock], ProviderFailure]
+"""Reads an answer with an error status: the status, its headers and its body, which may be anything."""
 
 
 class Decoder(Protocol):
@@ -53,22 +56,33 @@ def call_of(target: Target, path: str, body: bytes, headers: Mapping[str, str], 
     )
 
 
-async def whole(transport: Transport, call: Call, clock: Clock, read: Callable[[bytes], Answer]) -> Answer:
+async def whole(
+    transport: Transport,
+    call: Call,
+    clock: Clock,
+    read: Callable[[bytes], Answer],
+    read_failure: ReadFailure = failure_of,
+) -> Answer:
     """Send ``call`` and read its answer with ``read``; every failure is a ``ProviderFailure``."""
     async with transport.send(call) as reply:
-        await _check(reply, clock)
+        await _check(reply, clock, read_failure)
         return read(await reply.read_all(_MAX_ANSWER_BYTES))
 
 
 async def streamed(
-    transport: Transport, call: Call, clock: Clock, decoder: Decoder, read: Callable[[bytes], Answer]
+    transport: Transport,
+    call: Call,
+    clock: Clock,
+    decoder: Decoder,
+    read: Callable[[bytes], Answer],
+    read_failure: ReadFailure = failure_of,
 ) -> AsyncGenerator[list[StreamEvent], None]:
     """Send ``call`` and yield what ``decoder`` makes of each read.
 
     ``read`` is for a provider that sends a whole answer instead: it raises what an error object there means.
     """
     async with transport.send(call) as reply:
-        await _check(reply, clock)
+        await _check(reply, clock, read_failure)
         if reply.headers.get("content-type", "").partition(";")[0].strip().lower() in _NOT_A_STREAM:
             read(await reply.read_all(_MAX_ANSWER_BYTES))
             raise ProviderFailure(FailureKind.JUNK, status=reply.status, detail="not a stream")
@@ -98,7 +112,7 @@ def settled_reason(reason: FinishReason, usage: Usage | None, max_tokens: int, *
     return reason
 
 
-async def _check(reply: Reply, clock: Clock) -> None:
+async def _check(reply: Reply, clock: Clock, read_failure: ReadFailure) -> None:
     """Raise what an answer other than 200 means."""
     if reply.status == 200:
         return
@@ -106,4 +120,4 @@ async def _check(reply: Reply, clock: Clock) -> None:
         body = await reply.read_all(_MAX_ERROR_BYTES)
     except ProviderFailure:
         body = b""  # the status alone must do
-    raise failure_of(reply.status, reply.headers, body, clock)
+    raise read_failure(reply.status, reply.headers, body, clock)

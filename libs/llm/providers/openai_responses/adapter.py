@@ -1,0 +1,45 @@
+"""The Responses provider: translation from the modules beside it, bytes from a transport.
+
+Registered in ``libs.llm.providers``; called by the edge's attempt loop.
+"""
+
+from collections.abc import AsyncGenerator
+
+from libs.core.clock import Clock, SystemClock
+from libs.llm.canonical import Answer, ChatRequest, StreamEvent
+from libs.llm.providers.base import Target
+from libs.llm.providers.openai_responses.answer import read_answer
+from libs.llm.providers.openai_responses.request import provider_body
+from libs.llm.providers.openai_responses.stream import StreamDecoder
+from libs.llm.providers.replies import call_of, streamed, whole
+from libs.llm.transport import Call, Transport
+
+_PATH = "/responses"
+
+
+class OpenAIResponses:
+    """``base_url`` of a target ends before ``/responses`` (``https://api.openai.com/v1``)."""
+
+    def __init__(self, transport: Transport, clock: Clock | None = None) -> None:
+        self._transport = transport
+        self._clock = clock or SystemClock()
+
+    async def complete(self, request: ChatRequest, target: Target, max_tokens: int) -> Answer:
+        """One JSON answer."""
+        call = _call(request, target, max_tokens, stream=False)
+        return await whole(
+            self._transport, call, self._clock, lambda body: read_answer(body, target.upstream, max_tokens)
+        )
+
+    def stream(self, request: ChatRequest, target: Target, max_tokens: int) -> AsyncGenerator[list[StreamEvent], None]:
+        """One stream of events."""
+        call = _call(request, target, max_tokens, stream=True)
+        decoder = StreamDecoder(target.upstream, max_tokens)
+        return streamed(
+            self._transport, call, self._clock, decoder, lambda body: read_answer(body, target.upstream, max_tokens)
+        )
+
+
+def _call(request: ChatRequest, target: Target, max_tokens: int, *, stream: bool) -> Call:
+    headers = {"Authorization": f"Bearer {target.credential}"} if target.credential else {}
+    return call_of(target, _PATH, provider_body(request, target, max_tokens, stream=stream), headers, stream=stream)

@@ -1,0 +1,33 @@
+"""Wraps reasoning that only one credential can read, so that it comes back to that one alone.
+
+Called by the provider formats whose proofs of reasoning are bound to the account that made them.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+from msgspec import DecodeError
+from msgspec.json import Decoder, encode
+
+PREFIX = "kn1."
+"""Begins every signature made here; no provider may be handed one as it stands."""
+
+_UPSTREAM = "u"
+
+_decode = Decoder(dict[str, str]).decode
+
+
+def seal(upstream: str, **members: str) -> str:
+    """A signature holding ``members`` (any names but ``u``) for the ``Target.upstream`` they came from."""
+    return PREFIX + urlsafe_b64encode(encode({_UPSTREAM: upstream, **members})).decode().rstrip("=")
+
+
+def unseal(signature: str, upstream: str) -> dict[str, str] | None:
+    """The members of a signature sealed for ``upstream``; None for anything else, junk included."""
+    if not signature.startswith(PREFIX):
+        return None
+    text = signature[len(PREFIX) :]
+    try:
+        members = _decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (ValueError, DecodeError):
+        return None
+    return members if members.pop(_UPSTREAM, None) == upstream else None
