@@ -92,7 +92,14 @@ def catalog(api_url: str, faces: Sequence[Face]) -> dict[str, Any]:
 
 
 def _provider(name: str, face: Face, api_url: str) -> dict[str, Any]:
-    return {"id": name, "format": face.format, "base_url": api_url, "key_env": _KEY_ENV, "timeouts": _TIMEOUTS}
+    return {
+        "id": name,
+        "format": face.format,
+        "base_url": api_url,
+        "key_env": _KEY_ENV,
+        "abilities": {"json_format": True},
+        "timeouts": _TIMEOUTS,
+    }
 
 
 def _model(name: str, provider: str) -> dict[str, Any]:
