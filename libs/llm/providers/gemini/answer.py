@@ -13,9 +13,9 @@ from libs.llm.providers.gemini.wire import (
     Candidate,
     Part,
     Response,
+    call_id,
     call_name,
     finish_reason,
-    new_call_id,
     usage_of,
 )
 from libs.llm.providers.replies import junk, settled_reason
@@ -50,7 +50,7 @@ def _parts(candidate: Candidate, upstream: str) -> list[AnswerPart]:
         if part.function_call is not None:
             _add_proof(parts, part, upstream)
             call = part.function_call
-            parts.append(ToolCall(new_call_id(), call_name(call), call.arguments()))
+            parts.append(ToolCall(call_id(call), call_name(call), call.arguments()))
         elif part.text != NULL and (text := text_of(part.text)):
             _add_text(parts, text, thought=bool(part.thought))
     return parts

@@ -30,12 +30,11 @@ _decode_object = Decoder(dict[str, Raw]).decode
 
 
 def contents(messages: list[Message], upstream: str, *, proofs: bool) -> list[Content]:
-    """The turns in order. ``proofs``: the model wants a proof on the first call of each step since the user spoke."""
-    writer = _Writer(upstream)
-    spoken = max((place for place, message in enumerate(messages) if message.role is Role.USER), default=-1)
-    for place, message in enumerate(messages):
+    """The turns in order. ``proofs``: the model wants a proof on the first call of each of its turns."""
+    writer = _Writer(upstream, proofs=proofs)
+    for message in messages:
         if message.role is Role.ASSISTANT:
-            writer.said(message, proofs=proofs and place > spoken)
+            writer.said(message)
         elif message.role is Role.TOOL:
             writer.result(message)
         else:
@@ -51,15 +50,16 @@ def seal_call(upstream: str, signature: str) -> str:
 class _Writer:
     """Neighbouring turns of the model are one content, and so are the results of one turn's calls."""
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, *, proofs: bool) -> None:
         self.contents: list[Content] = []
         self._upstream = upstream
+        self._proofs = proofs
         self._names: dict[str, str] = {}
         self._proof = ""
         self._model: list[Content] | None = None
         self._results: list[Content] | None = None
 
-    def said(self, message: Message, *, proofs: bool) -> None:
+    def said(self, message: Message) -> None:
         if self._model is None:
             self._model, self._results, self._proof = [], None, ""
         parts = self._model
@@ -70,7 +70,7 @@ class _Writer:
             elif isinstance(part, TextPart) and part.text:
                 parts.append({"text": part.text})
             elif isinstance(part, ToolCall):
-                parts.append(self._call(part, first=not any("functionCall" in each for each in parts), proofs=proofs))
+                parts.append(self._call(part, first=not any("functionCall" in each for each in parts)))
         if parts and not began:
             self.contents.append({"role": "model", "parts": parts})
 
@@ -84,7 +84,7 @@ class _Writer:
                 self.contents.append({"role": "user", "parts": self._results})
             answer = {"error" if part.failed else "output": part.text()}
             name = self._names.get(part.call_id, part.call_id)
-            self._results.append({"functionResponse": {"name": name, "response": answer}})
+            self._results.append({"functionResponse": {"id": part.call_id, "name": name, "response": answer}})
             # Not every model takes pictures inside a result; all take them beside it.
             pictures = [_input(piece) for piece in part.parts if isinstance(piece, ImagePart)]
             if pictures:
@@ -96,11 +96,11 @@ class _Writer:
         if parts:
             self.contents.append({"role": "user", "parts": parts})
 
-    def _call(self, call: ToolCall, *, first: bool, proofs: bool) -> Content:
+    def _call(self, call: ToolCall, *, first: bool) -> Content:
         self._names[call.id] = call.name
-        part: Content = {"functionCall": {"name": call.name, "args": _args(call.arguments)}}
+        part: Content = {"functionCall": {"id": call.id, "name": call.name, "args": _args(call.arguments)}}
         proof, self._proof = self._proof, ""
-        if proof or (first and proofs):
+        if proof or (first and self._proofs):
             part["thoughtSignature"] = proof or _UNSIGNED
         return part
 

@@ -17,7 +17,7 @@ from libs.llm.canonical import (
 )
 from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.providers.gemini.contents import seal_call
-from libs.llm.providers.gemini.wire import NULL, Part, Response, call_name, finish_reason, new_call_id, usage_of
+from libs.llm.providers.gemini.wire import NULL, Part, Response, call_id, call_name, finish_reason, usage_of
 from libs.llm.providers.replies import junk, settled_reason
 from libs.llm.providers.surrogates import SurrogateMender
 from libs.llm.providers.template import text_of
@@ -122,7 +122,7 @@ class StreamDecoder:
         assert call is not None
         if part.thought_signature:
             events.append(ReasoningEnd(seal_call(self._upstream, part.thought_signature)))
-        events.append(ToolCallStart(index, new_call_id(), call_name(call)))
+        events.append(ToolCallStart(index, call_id(call), call_name(call)))
         events.append(ToolCallDelta(index, call.arguments()))
 
 

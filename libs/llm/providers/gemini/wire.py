@@ -49,8 +49,9 @@ _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class FunctionCall(Struct, gc=False):
-    """A called function. Ids the service may send are left aside: results name the function instead."""
+    """A called function; only newer models give it an id."""
 
+    id: str | None = None
     name: str = ""
     args: Raw = NULL
 
@@ -117,9 +118,9 @@ class _Usage(Struct, gc=False, rename="camel"):
 _decode_usage = Decoder(_Usage | None).decode
 
 
-def new_call_id() -> str:
-    """An id for a call; the service needs none back."""
-    return f"call_{uuid4().hex[:24]}"
+def call_id(call: FunctionCall) -> str:
+    """The id a result will name; one that no other call has where the service gave none."""
+    return call.id or f"call_{uuid4().hex[:24]}"
 
 
 def call_name(call: FunctionCall) -> str:

@@ -88,7 +88,7 @@ class StreamDecoder:
         try:
             for name, data in self._splitter.rest():
                 # Cut in the middle, an event is no junk: the end that is missing tells what happened.
-                if data.rstrip().endswith(b"}"):
+                if _is_whole(data):
                     self._read(name, data, events)
             if not self.done:
                 raise ProviderFailure(FailureKind.INTERRUPTED, status=200, detail="stream ended early")
@@ -145,3 +145,11 @@ class StreamDecoder:
         self._outputs.finish(events)
         usage = usage_of(response.usage)
         events.append(Finish(settled_reason(reason, usage, self._max_tokens, said=self._outputs.said), usage))
+
+
+def _is_whole(data: bytes) -> bool:
+    try:
+        _decode_event(data)
+    except _UNREADABLE:
+        return False
+    return True
