@@ -69,7 +69,7 @@ class Caller:
 
     def log(self, rows: int) -> list[dict[str, Any]]:
         """The usage log once it has that many rows, oldest first."""
-        eventually(lambda: len(self.system.usage(self.person)) >= rows)
+        eventually(lambda: len(self.system.usage(self.person)) >= rows, every_s=0.25)
         found = self.system.usage(self.person)
         assert len(found) == rows
         return found[::-1]

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cases.answers import says_ok
 from tests.cases.caller import Caller
 from tests.cases.catalog import PROVIDER_KEY, write_catalog
-from tests.support import anthropic_wire
 from tests.support.background import BackgroundProvider
-from tests.support.provider import DONE, Received, Scripted, completion, delta, finish, stream, usage
 from tests.support.system import System
 
 _SETTINGS = {
@@ -49,16 +48,3 @@ def p2(second: BackgroundProvider) -> BackgroundProvider:
 def caller(system: System, p1: BackgroundProvider, p2: BackgroundProvider) -> Caller:
     """A new account with Rp 100,000."""
     return Caller(system, system.person())
-
-
-def says_ok(request: Received) -> Scripted:
-    """The answer "ok", in the wire that the request came in."""
-    streamed = request.json.get("stream") is True
-    if request.path.endswith("/messages"):
-        if not streamed:
-            return anthropic_wire.message(anthropic_wire.text("ok"))
-        block = anthropic_wire.text_block(0, "ok")
-        return anthropic_wire.events(anthropic_wire.start(10), block, anthropic_wire.end("end_turn", 2))
-    if not streamed:
-        return completion("ok")
-    return stream(delta("", role="assistant"), delta("ok"), finish("stop"), usage(10, 2), DONE)

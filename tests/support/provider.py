@@ -57,6 +57,7 @@ __all__ = [
     "raw",
     "stream",
     "text_answer",
+    "unless",
     "usage",
 ]
 
@@ -101,6 +102,17 @@ def completion(
     if usage is not None:
         body["usage"] = counts(*usage)
     return json_answer(body)
+
+
+def unless(wrong: Callable[[Any], bool], refusal: Scripted, otherwise: Answer) -> Answer:
+    """Refuse requests whose JSON body is ``wrong``, answer the others."""
+
+    def answer(request: Received) -> Scripted:
+        if wrong(request.json):
+            return refusal
+        return otherwise if isinstance(otherwise, Scripted) else otherwise(request)
+
+    return answer
 
 
 def stream(*steps: Step, headers: Mapping[str, str] | None = None, status: int = 200) -> Scripted:
