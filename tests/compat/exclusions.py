@@ -33,6 +33,7 @@ TABLE = (
     Exclusion("mcp-py/*", _NO_MCP),
     Exclusion("mcp-node/*", _NO_MCP),
     Exclusion("claude-code/mcp-server", _NO_MCP),
+    Exclusion("openai-py/rate-limited-key", "on paid models the account limit is told without Retry-After"),
     Exclusion("openai-*/chat-reasoning-handback", _UNSIGNED, (ANTHROPIC,)),
     Exclusion("opencode/chat-tool-loop-with-reasoning", _UNSIGNED, (ANTHROPIC,)),
 )

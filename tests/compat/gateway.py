@@ -13,8 +13,6 @@ from typing import Any
 import libs  # noqa: F401  (puts the generated code on the path)
 
 # isort: split
-from kenari.accounts.v1 import accounts_pb2
-
 from tests.bench.servers import HttpServer
 from tests.compat.faces import Face
 from tests.support.system import System
@@ -40,7 +38,6 @@ _CARD = {
 }
 # Agents reserve the price of their whole output limit, several at a time.
 _RUPIAHS = 100_000_000
-_LIMITED_RPM = 5
 
 
 class ScriptedProvider(HttpServer):
@@ -63,11 +60,10 @@ class ScriptedProvider(HttpServer):
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where clients go and with which keys: `limited_key` may ask a few times a minute only."""
+    """Where clients go, and with which key."""
 
     base_url: str
     key: str
-    limited_key: str
 
 
 @contextmanager
@@ -78,7 +74,7 @@ def running(directory: Path, provider_program: Path, faces: Sequence[Face]) -> I
         # JSON is YAML.
         file.write_text(json.dumps(catalog(provider.api_url, faces), indent=2))
         with System(directory / "system", file, _SETTINGS) as system:
-            yield Gateway(system.base_url, system.person(_RUPIAHS).key, _limited_key(system))
+            yield Gateway(system.base_url, system.person(_RUPIAHS).key)
 
 
 def catalog(api_url: str, faces: Sequence[Face]) -> dict[str, Any]:
@@ -104,11 +100,3 @@ def _provider(name: str, face: Face, api_url: str) -> dict[str, Any]:
 
 def _model(name: str, provider: str) -> dict[str, Any]:
     return {"id": name, **_CARD, "served_by": [{"provider": provider}]}
-
-
-def _limited_key(system: System) -> str:
-    person = system.person(_RUPIAHS)
-    limits = accounts_pb2.SetAccountLimitsRequest(account_id=person.account_id, requests_per_minute=_LIMITED_RPM)
-    with system.accounts() as accounts:
-        accounts.SetAccountLimits(limits, timeout=10)
-    return person.key

@@ -49,7 +49,7 @@ class Suite:
         before = tally.passed
         with subprocess.Popen(
             command,
-            env={**os.environ, **settings(gateway, face)},
+            env={**os.environ, **settings(face)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
@@ -82,11 +82,10 @@ def find(named: str) -> Suite:
     return suite
 
 
-def settings(gateway: Gateway, face: Face) -> Mapping[str, str]:
+def settings(face: Face) -> Mapping[str, str]:
     """The variables that tell the suite what to use and what to leave out."""
     return {
         "COMPAT_FAULT_MODEL": face.fault_model,
         "COMPAT_SMALL_MODEL": face.small_model,
-        "COMPAT_LIMITED_KEY": gateway.limited_key,
         "COMPAT_SKIP": ",".join(exclusion.checks for exclusion in exclusions.on(face)),
     }

@@ -41,10 +41,9 @@ def test_the_router_takes_the_catalogue_of_every_face(tmp_path: Path) -> None:
 def test_a_face_is_told_only_of_its_own_exclusions(monkeypatch: pytest.MonkeyPatch) -> None:
     table = (Exclusion("a/*", "not built"), Exclusion("b/one", "needs a signature", (ANTHROPIC,)))
     monkeypatch.setattr(exclusions, "TABLE", table)
-    here = Gateway("http://127.0.0.1:9", "kn-key", "kn-limited")
 
-    assert suite.settings(here, OPENAI)["COMPAT_SKIP"] == "a/*"
-    assert suite.settings(here, ANTHROPIC)["COMPAT_SKIP"] == "a/*,b/one"
+    assert suite.settings(OPENAI)["COMPAT_SKIP"] == "a/*"
+    assert suite.settings(ANTHROPIC)["COMPAT_SKIP"] == "a/*,b/one"
 
 
 def test_every_exclusion_is_printed_with_its_reason() -> None:
@@ -80,12 +79,12 @@ def test_the_suite_gets_gateway_and_settings_and_its_results_are_shown_and_count
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run.sh").write_text(
-        'echo "PASS client/told $* $COMPAT_FAULT_MODEL $COMPAT_LIMITED_KEY"\necho "FAIL client/other got 1"\nexit 1\n'
+        'echo "PASS client/told $* $COMPAT_FAULT_MODEL"\necho "FAIL client/other got 1"\nexit 1\n'
     )
     tally = Tally()
 
-    suite.Suite(tmp_path).run(Gateway("http://127.0.0.1:9", "kn-key", "kn-limited"), OPENAI, "codex,cohere", tally)
+    suite.Suite(tmp_path).run(Gateway("http://127.0.0.1:9", "kn-key"), OPENAI, "codex,cohere", tally)
 
-    told = "http://127.0.0.1:9 kn-key scripted-openai --only codex,cohere scripted-openai-faults kn-limited"
+    told = "http://127.0.0.1:9 kn-key scripted-openai --only codex,cohere scripted-openai-faults"
     assert capsys.readouterr().out.splitlines()[0] == f"openai: PASS client/told {told}"
     assert tally.text().splitlines() == ["FAIL openai: client/other got 1", "1 passed, 1 failed"]
