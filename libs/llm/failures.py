@@ -11,7 +11,10 @@ from libs.core.errors import KenariError
 
 
 class ApiError(Struct, frozen=True, kw_only=True):
-    """An error as a client is to see it, before a format gives it its envelope (contract: Errors)."""
+    """An error as a client is to see it, before a format gives it its envelope (contract: Errors).
+
+    ``code`` "" is none, which a format shows as null.
+    """
 
     status: int
     code: str
@@ -22,18 +25,29 @@ class ApiError(Struct, frozen=True, kw_only=True):
 
 
 class BadRequest(KenariError):
-    """The client's body breaks a rule; ``field`` is the path of the member at fault, for logs and tests."""
+    """The client's body breaks a rule; ``field`` is the path of the member at fault, for logs and tests.
+
+    ``code`` and ``param`` are what the client is told besides.
+    """
 
     reason = "bad_request"
 
-    def __init__(self, message: str, field: str | None = None) -> None:
+    def __init__(
+        self, message: str, field: str | None = None, *, code: str = "bad_request", param: str | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.field = field
+        self.code = code
+        self.param = param
 
     def api_error(self) -> ApiError:
-        """400 ``bad_request``; ``param`` stays null outside the Usage endpoints."""
-        return ApiError(status=400, code="bad_request", message=self.message)
+        """400 ``bad_request``, as a rule; ``param`` stays null outside the strict dialect and the Usage endpoints."""
+        return ApiError(status=400, code=self.code, message=self.message, param=self.param)
+
+
+class NotJson(BadRequest):
+    """The client's body is no JSON at all."""
 
 
 class FailureKind(StrEnum):

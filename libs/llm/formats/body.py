@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from msgspec import DecodeError, Raw, Struct, ValidationError
 from msgspec.json import Decoder
 
-from libs.llm.failures import BadRequest
+from libs.llm.failures import BadRequest, NotJson
 
 NULL = Raw(b"null")
 """Absent or null: ``Raw | None`` is no type a decoder takes."""
@@ -50,7 +50,7 @@ class BodyDecoder(Generic[Typed]):
             try:
                 body.decode()
             except UnicodeDecodeError:
-                raise BadRequest("the body is not valid JSON") from None
+                raise NotJson("the body is not valid JSON") from None
         return decode_at("", self._decode, body), decode_at("", decode_members, body)
 
 
@@ -63,7 +63,7 @@ def decode_at(path: str, decode: Callable[[bytes | Raw], Decoded], data: bytes |
         field = (path + inner.rstrip("`")).lstrip(".")
         raise BadRequest(f"`{field}`: {problem}" if field else f"the body: {problem}", field or None) from None
     except DecodeError:
-        raise BadRequest("the body is not valid JSON") from None
+        raise NotJson("the body is not valid JSON") from None
     except RecursionError:
         raise BadRequest("the body is nested too deeply") from None
 

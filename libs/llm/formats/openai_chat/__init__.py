@@ -2,7 +2,7 @@
 
 from libs.llm.canonical import Answer, ChatRequest, Usage
 from libs.llm.failures import ApiError
-from libs.llm.formats.base import ClientFormat, Header
+from libs.llm.formats.base import ClientFormat, Header, StreamWriter
 from libs.llm.formats.openai_chat.answer import ChunkWriter, render_answer
 from libs.llm.formats.openai_chat.errors import render_error
 from libs.llm.formats.openai_chat.request import parse
@@ -16,10 +16,10 @@ class _OpenAIChat:
         return parse(body)
 
     def render_answer(self, answer: Answer, usage: Usage, identity: Identity, request: ChatRequest) -> bytes:
-        return render_answer(answer, usage, identity)
+        return render_answer(answer, usage, identity, request)
 
-    def writer(self, identity: Identity, request: ChatRequest) -> ChunkWriter:
-        return ChunkWriter(identity)
+    def writer(self, identity: Identity, request: ChatRequest) -> StreamWriter:
+        return ChunkWriter(identity, request)
 
     def render_error(self, error: ApiError) -> tuple[int, bytes]:
         return render_error(error)

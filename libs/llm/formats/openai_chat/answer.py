@@ -9,7 +9,10 @@ from msgspec.json import encode
 
 from libs.llm.canonical import (
     Answer,
+    ChatRequest,
     Finish,
+    FinishReason,
+    LogprobsDelta,
     ReasoningDelta,
     StreamEvent,
     TextDelta,
@@ -23,17 +26,38 @@ from libs.llm.formats.openai_chat.errors import render_error
 from libs.llm.identity import Identity
 
 DONE = b"data: [DONE]\n\n"
-_OPEN_END = b'},"finish_reason":null}]}\n\n'
+OPEN_END = b'},"finish_reason":null}]}\n\n'
+"""Ends a chunk whose delta is open."""
 
 
-def render_answer(answer: Answer, usage: Usage, identity: Identity) -> bytes:
+def wants_logprobs(request: ChatRequest) -> bool:
+    """Whether the client asked for log probabilities; what a provider sends of them unasked is not for it."""
+    asked = request.fields.get("logprobs")
+    return asked is not None and bytes(asked) == b"true"
+
+
+def chunk_head(identity: Identity) -> bytes:
+    """The beginning of every chunk's frame, up to the value of ``choices``."""
+    head = {
+        "id": identity.id,
+        "object": "chat.completion.chunk",
+        "created": identity.created,
+        "model": identity.model,
+    }
+    return b"data: " + encode(head)[:-1] + b',"choices":'
+
+
+def render_answer(answer: Answer, usage: Usage, identity: Identity, request: ChatRequest) -> bytes:
     """The ``chat.completion`` object. ``usage`` is the answer's own or the caller's estimate."""
     message: dict[str, Any] = {"role": "assistant", "content": answer.text() or None}
     reasoning, calls = answer.reasoning(), answer.tool_calls()
-    if reasoning:
+    if reasoning and not request.reasoning.exclude:
         message["reasoning"] = message["reasoning_content"] = reasoning
     if calls:
         message["tool_calls"] = [_tool_call(call) for call in calls]
+    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": _reason(answer.finish_reason)}
+    if answer.logprobs is not None and wants_logprobs(request):
+        choice["logprobs"] = answer.logprobs
     counts = _usage(usage)
     counts["prompt_tokens_details"] = {"cached_tokens": usage.cached}
     return encode(
@@ -42,29 +66,22 @@ def render_answer(answer: Answer, usage: Usage, identity: Identity) -> bytes:
             "object": "chat.completion",
             "created": identity.created,
             "model": identity.model,
-            "choices": [{"index": 0, "message": message, "finish_reason": answer.finish_reason.value}],
+            "choices": [choice],
             "usage": counts,
         }
     )
 
 
 class ChunkWriter:
-    """Turns stream events into the bytes one client receives; one writer per stream.
+    """Turns stream events into the bytes one client receives; see ``StreamWriter``."""
 
-    ``characters`` counts what was written of the answer (text, reasoning, names and arguments of calls): the
-    ground of an estimate when the stream breaks off. ``answered`` is true once text or a call was among it.
-    """
+    __slots__ = ("_begin", "_excludes", "_logprobs", "_started", "_wants_logprobs", "answered", "characters")
 
-    __slots__ = ("_begin", "_started", "answered", "characters")
-
-    def __init__(self, identity: Identity) -> None:
-        head = {
-            "id": identity.id,
-            "object": "chat.completion.chunk",
-            "created": identity.created,
-            "model": identity.model,
-        }
-        self._begin = b"data: " + encode(head)[:-1] + b',"choices":[{"index":0,"delta":{'
+    def __init__(self, identity: Identity, request: ChatRequest) -> None:
+        self._begin = chunk_head(identity) + b'[{"index":0,"delta":{'
+        self._excludes = request.reasoning.exclude
+        self._wants_logprobs = wants_logprobs(request)
+        self._logprobs = b""
         self._started = False
         self.characters = 0
         self.answered = False
@@ -75,36 +92,51 @@ class ChunkWriter:
         out: list[bytes] = []
         if not self._started:
             self._started = True
-            out += (begin, b'"role":"assistant","content":""', _OPEN_END)
+            out += (begin, b'"role":"assistant","content":""', OPEN_END)
         for event in events:
-            if type(event) is TextDelta:
+            if type(event) is TextDelta and not self._logprobs:
                 self.characters += len(event.text)
                 self.answered = True
-                out += (begin, b'"content":', event.json, _OPEN_END)
+                out += (begin, b'"content":', event.json, OPEN_END)
             else:
                 self._write_other(event, out)
         return b"".join(out)
 
     def _write_other(self, event: StreamEvent, out: list[bytes]) -> None:
         match event:
-            case ReasoningDelta(text, json):
+            case TextDelta(text, json):
                 self.characters += len(text)
-                out += (self._begin, b'"reasoning":', json, b',"reasoning_content":', json, _OPEN_END)
+                self.answered = True
+                out += (self._begin, b'"content":', json, b'},"logprobs":', self._logprobs, OPEN_END[1:])
+                self._logprobs = b""
+            case ReasoningDelta(text, json):
+                # Hidden reasoning was generated all the same, and counts.
+                self.characters += len(text)
+                if not self._excludes:
+                    out += (self._begin, b'"reasoning":', json, b',"reasoning_content":', json, OPEN_END)
             case ToolCallStart(index, id, name):
                 opening = {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
                 self.characters += len(name)
                 self.answered = True
-                out += (self._begin, b'"tool_calls":[', encode(opening), b"]", _OPEN_END)
+                out += (self._begin, b'"tool_calls":[', encode(opening), b"]", OPEN_END)
             case ToolCallDelta(index, arguments):
                 piece = {"index": index, "function": {"arguments": arguments}}
                 self.characters += len(arguments)
-                out += (self._begin, b'"tool_calls":[', encode(piece), b"]", _OPEN_END)
+                out += (self._begin, b'"tool_calls":[', encode(piece), b"]", OPEN_END)
+            case LogprobsDelta(json) if self._wants_logprobs:
+                self._logprobs = json
             case Finish(reason, usage):
-                out += (self._begin, b'},"finish_reason":', encode(reason), b"}]", _usage_member(usage), b"}\n\n", DONE)
+                ending = encode(_reason(reason))
+                out += (self._begin, b'},"finish_reason":', ending, b"}]", _usage_member(usage), b"}\n\n", DONE)
 
     def fail(self, error: ApiError) -> bytes:
         """The end of a stream that broke off: the error's chunk, then ``[DONE]``."""
         return b"data: " + render_error(error)[1] + b"\n\n" + DONE
+
+
+def _reason(reason: FinishReason) -> str:
+    """A stop sequence is an ordinary stop in this format."""
+    return "stop" if reason is FinishReason.STOP_SEQUENCE else reason.value
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _call(request: ChatRequest, target: Target, max_tokens: int, *, stream: bool
     return Call(
         base_url=target.base_url,
         path=_PATH,
-        body=provider_body(request, target.model, limit_name, max_tokens, stream=stream),
+        body=provider_body(request, target, limit_name, max_tokens, stream=stream),
         headers=headers,
         connect_s=target.connect_s,
         first_byte_s=target.first_byte_s,

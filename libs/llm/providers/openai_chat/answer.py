@@ -10,21 +10,32 @@ from msgspec.json import Decoder
 
 from libs.llm.canonical import Answer, AnswerPart, ReasoningPart, TextPart, ToolCall
 from libs.llm.failures import FailureKind, ProviderFailure
-from libs.llm.providers.openai_chat.wire import BROKEN_OFF, NULL, Call, arguments_text, finish_reason, usage_of
+from libs.llm.providers.openai_chat.wire import (
+    BROKEN_OFF,
+    NULL,
+    Call,
+    arguments_text,
+    finish_reason,
+    logprobs_of,
+    new_call_id,
+    usage_of,
+)
 from libs.llm.providers.rejections import failure_in_answer
 
 
 class _Message(Struct):
     content: str | list[dict[str, Any]] | None = None
     refusal: str | None = None
-    reasoning: str | None = None
-    reasoning_content: str | None = None
+    # Untyped: in servers without reasoning of this kind the names may hold anything.
+    reasoning: Any = None
+    reasoning_content: Any = None
     tool_calls: list[Call] | None = None
 
 
 class _Choice(Struct):
     message: _Message
     finish_reason: str | None = None
+    logprobs: Raw = NULL
 
 
 class _Completion(Struct):
@@ -50,15 +61,20 @@ def read_answer(body: bytes) -> Answer:
     if choice.finish_reason in BROKEN_OFF:
         raise ProviderFailure(FailureKind.INTERRUPTED, status=200, detail="finish reason error")
     message = choice.message
-    calls = [_tool_call(call, place) for place, call in enumerate(message.tool_calls or [])]
-    text, reasoning = _text(message), message.reasoning_content or message.reasoning
-    parts: list[AnswerPart] = [ReasoningPart(reasoning)] if reasoning else []
+    calls = [_tool_call(call) for call in message.tool_calls or []]
+    reasoning, text = message.reasoning_content or message.reasoning, _text(message)
+    parts: list[AnswerPart] = []
+    if reasoning and isinstance(reasoning, str):
+        parts.append(ReasoningPart(reasoning))
+    only_thought = bool(parts) and not text
     if text:
         parts.append(TextPart(text))
+    logprobs = logprobs_of(choice.logprobs)
     return Answer(
         parts=[*parts, *calls],
-        finish_reason=finish_reason(choice.finish_reason, called=bool(calls)),
+        finish_reason=finish_reason(choice.finish_reason, called=bool(calls), only_thought=only_thought),
         usage=usage_of(wire.usage),
+        logprobs=None if logprobs is None else Raw(logprobs),
     )
 
 
@@ -69,8 +85,8 @@ def _text(message: _Message) -> str | None:
     return content or message.refusal or content
 
 
-def _tool_call(call: Call, place: int) -> ToolCall:
+def _tool_call(call: Call) -> ToolCall:
     function = call.function
     if function is None or not function.name:
         raise ProviderFailure(FailureKind.JUNK, status=200, detail="tool call without a name")
-    return ToolCall(call.id or f"call_{place}", function.name, arguments_text(function.arguments) or "{}")
+    return ToolCall(call.id or new_call_id(), function.name, arguments_text(function.arguments) or "{}")

@@ -5,7 +5,7 @@ Called by the stream decoder for deltas with ``tool_calls``.
 
 from libs.llm.canonical import StreamEvent, ToolCallDelta, ToolCallStart
 from libs.llm.failures import FailureKind, ProviderFailure
-from libs.llm.providers.openai_chat.wire import Call, arguments_text
+from libs.llm.providers.openai_chat.wire import Call, arguments_text, new_call_id
 
 
 class _Open:
@@ -34,8 +34,7 @@ class CallTracker:
             place = piece.index or 0
             call = self._by_place.get(place)
             name = piece.function.name if piece.function else None
-            # Some servers number every call 0 and tell them apart by id alone.
-            if call is None or (name and piece.id and piece.id != call.id):
+            if call is None or (name and _is_another(piece, call)):
                 call = self._open(place, piece.id, name, events)
             arguments = arguments_text(piece.function.arguments) if piece.function else ""
             if arguments:
@@ -56,5 +55,13 @@ class CallTracker:
             events.append(ToolCallDelta(before.index, "{}"))
         call = self._by_place[place] = _Open(self._count, id)
         self._count += 1
-        events.append(ToolCallStart(call.index, id or f"call_{call.index}", name))
+        events.append(ToolCallStart(call.index, id or new_call_id(), name))
         return call
+
+
+def _is_another(piece: Call, call: _Open) -> bool:
+    """Whether a named piece opens a call beside the one in its place.
+
+    Some servers number every call 0 and tell them apart by id, others send whole calls with neither number nor id.
+    """
+    return piece.id != call.id if piece.id else piece.index is None

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder, encode
 
-from libs.llm.canonical import Finish, ReasoningDelta, StreamEvent, TextDelta
+from libs.llm.canonical import Finish, LogprobsDelta, ReasoningDelta, StreamEvent, TextDelta
 from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.providers.openai_chat.calls import CallTracker
-from libs.llm.providers.openai_chat.wire import BROKEN_OFF, NULL, Call, finish_reason, usage_of
+from libs.llm.providers.openai_chat.wire import BROKEN_OFF, NULL, Call, finish_reason, logprobs_of, usage_of
 from libs.llm.providers.rejections import failure_in_answer
 from libs.llm.providers.surrogates import SurrogateMender
 from libs.llm.providers.template import Template, text_of
@@ -34,6 +34,7 @@ class _Delta(Struct, gc=False):
 class _Choice(Struct, gc=False):
     delta: _Delta | None = None
     finish_reason: str | None = None
+    logprobs: Raw = NULL
 
 
 class _Chunk(Struct, gc=False):
@@ -63,6 +64,7 @@ class StreamDecoder:
         self._lessons = _LESSONS
         self._opened = False
         self._calls = CallTracker()
+        self._thought = self._spoke = False
         self._finish_reason: str | None = None
         self._usage = NULL
         self._mender = SurrogateMender()
@@ -135,11 +137,16 @@ class StreamDecoder:
             return
         reasoning = delta.reasoning_content or delta.reasoning
         if reasoning and isinstance(reasoning, str):
+            self._thought = True
             events.append(ReasoningDelta(reasoning, encode(reasoning)))
         text = delta.content or delta.refusal
         if text:
             if not isinstance(text, str):
                 text = "".join(part["text"] for part in text if isinstance(part.get("text"), str))
+            self._spoke = True
+            logprobs = logprobs_of(choice.logprobs)
+            if logprobs is not None:
+                events.append(LogprobsDelta(logprobs))
             events.append(TextDelta(text, encode(text)))
         if delta.tool_calls:
             self._calls.add(delta.tool_calls, events)
@@ -169,7 +176,9 @@ class StreamDecoder:
             raise ProviderFailure(FailureKind.INTERRUPTED, status=200, detail="finish reason error")
         self.done = True
         self._calls.finish(events)
-        events.append(Finish(finish_reason(reason, called=self._calls.called), usage_of(self._usage)))
+        only_thought = self._thought and not self._spoke
+        ending = finish_reason(reason, called=self._calls.called, only_thought=only_thought)
+        events.append(Finish(ending, usage_of(self._usage)))
 
 
 def _only_string(chunk: _Chunk) -> tuple[_Piece, str] | None:
@@ -178,7 +187,7 @@ def _only_string(chunk: _Chunk) -> tuple[_Piece, str] | None:
         return None
     choice = chunk.choices[0]
     delta = choice.delta
-    if delta is None or choice.finish_reason or delta.refusal or delta.tool_calls:
+    if delta is None or choice.finish_reason or delta.refusal or delta.tool_calls or choice.logprobs != NULL:
         return None
     reasoning = delta.reasoning_content or delta.reasoning
     if delta.content and isinstance(delta.content, str) and not reasoning:

@@ -1,12 +1,13 @@
-"""The parts of OpenAI-format answers that whole answers and chunks share: usage, finish reasons, calls.
+"""The parts of OpenAI-format answers that whole answers and chunks share: usage, finish reasons, calls, logprobs.
 
 Called by the decoders beside it.
 """
 
+import secrets
 from typing import Annotated, Any
 
 from msgspec import DecodeError, Meta, Raw, Struct
-from msgspec.json import Decoder, encode
+from msgspec.json import Decoder, decode, encode
 
 from libs.llm.canonical import FinishReason, Usage
 
@@ -45,7 +46,9 @@ class _Usage(Struct, gc=False):
     total_tokens: _Count | None = None
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _CompletionDetails | None = None
+    # Where DeepSeek and Moonshot have it.
     prompt_cache_hit_tokens: _Count | None = None
+    cached_tokens: _Count | None = None
 
 
 NULL = Raw(b"null")
@@ -69,10 +72,17 @@ class Call(Struct, gc=False):
     function: Function | None = None
 
 
-def finish_reason(value: str | None, *, called: bool) -> FinishReason:
-    """The contract's reason for a provider's own; a call made under ``stop`` still ends in ``tool_calls``."""
+def finish_reason(value: str | None, *, called: bool, only_thought: bool) -> FinishReason:
+    """The contract's reason for a provider's own.
+
+    A call made under ``stop`` still ends in ``tool_calls``, and thinking that no answer followed was cut off.
+    """
     reason = _FINISH_REASONS.get((value or "stop").lower(), FinishReason.STOP)
-    return FinishReason.TOOL_CALLS if called and reason is FinishReason.STOP else reason
+    if reason is not FinishReason.STOP:
+        return reason
+    if called:
+        return FinishReason.TOOL_CALLS
+    return FinishReason.LENGTH if only_thought else reason
 
 
 def usage_of(raw: Raw) -> Usage | None:
@@ -90,7 +100,8 @@ def usage_of(raw: Raw) -> Usage | None:
     if not prompt and not completion:
         return None
     details = wire.prompt_tokens_details or _PromptDetails()
-    cached = min(details.cached_tokens or wire.prompt_cache_hit_tokens or 0, prompt)
+    told = (details.cached_tokens, wire.prompt_cache_hit_tokens, wire.cached_tokens)
+    cached = min(next((count for count in told if count), 0), prompt)
     reasoning = (wire.completion_tokens_details or _CompletionDetails()).reasoning_tokens or 0
     # Some servers count reasoning beside the completion: then only all three make up the total.
     if reasoning and wire.total_tokens == prompt + completion + reasoning:
@@ -101,6 +112,8 @@ def usage_of(raw: Raw) -> Usage | None:
         cached=cached,
         cache_write=min(details.cache_write_tokens or 0, prompt - cached),
         reasoning=min(reasoning, completion),
+        tells_cached=any(count is not None for count in told),
+        tells_cache_write=details.cache_write_tokens is not None,
     )
 
 
@@ -109,3 +122,18 @@ def arguments_text(arguments: Any) -> str:
     if arguments is None:
         return ""
     return arguments if isinstance(arguments, str) else encode(arguments).decode()
+
+
+def new_call_id() -> str:
+    """An id for a call that came without one; no other call of the conversation has it."""
+    return f"call_{secrets.token_hex(12)}"
+
+
+def logprobs_of(raw: Raw) -> bytes | None:
+    """The ``logprobs`` of a choice as JSON of one line, checked through and through; None without any."""
+    if raw == NULL:
+        return None
+    try:
+        return encode(decode(raw))
+    except (DecodeError, RecursionError, UnicodeDecodeError):
+        return None

@@ -10,8 +10,10 @@ import pytest
 
 from libs.llm.failures import BadRequest
 from libs.llm.formats.openai_chat.request import parse
+from libs.llm.providers.base import Target
 from libs.llm.providers.openai_chat.request import provider_body
 
+TARGET = Target(base_url="http://up/v1", model="up")
 LARGEST = 31 * 1024 * 1024
 READ = """
 import json, resource, sys, time
@@ -67,7 +69,7 @@ def test_the_largest_body_of_tiny_members_is_refused_at_once(head: str, piece: s
         (UNKNOWN, "[],", 349_000, "[]]}]}]}"),
         (HEAD, '{"type":"t"},', 349_000, '{"type":"t"}]}]}'),
         (HEAD, '{"type":"text","text":"a"},', 233_000, '{"type":"t"}]}]}'),
-        (HEAD, '{"type":"image_url","image_url":{"url":"a"}},', 174_000, '{"type":"t"}]}]}'),
+        (HEAD, '{"type":"image_url","image_url":{"url":"https://a"}},', 174_000, '{"type":"t"}]}]}'),
         ('{"model":"m","messages":[', '{"role":"tool"},', 99_000, '{"role":"tool"}]}'),
         (HEAD + '{"type":"t"},{"type":"text","text":"\U0001f600', "a", LARGEST, '"}]}]}'),
     ],
@@ -108,6 +110,6 @@ def test_parts_around_an_unknown_one_travel_on_byte_by_byte() -> None:
     kept = b'{"type":"text", "text":"\\u00e9 1.0e2", "x":[1.0,  2e5]}'
     turn = b'{"role":"user","content":[' + kept + b',{"type":"zz","x":[{}]}],"name":"\\u0061"}'
     raw = b'{"model":"m","messages":[{"role":"user","content":"a"},' + turn + b"]}"
-    told = provider_body(parse(raw), "up", "max_tokens", 9, stream=False)
+    told = provider_body(parse(raw), TARGET, "max_tokens", 9, stream=False)
     assert kept in told and b"zz" not in told and b'"name":"\\u0061"' in told
     json.loads(told)

@@ -11,8 +11,10 @@ from libs.llm.canonical import Role
 from libs.llm.failures import BadRequest
 from libs.llm.formats.openai_chat.errors import render_error
 from libs.llm.formats.openai_chat.request import parse
+from libs.llm.providers.base import Target
 from libs.llm.providers.openai_chat.request import provider_body
 
+TARGET = Target(base_url="http://up/v1", model="up")
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 9_000}}
 HI = {"role": "user", "content": "Hi"}
 
@@ -27,7 +29,7 @@ def messages(*turns: Any) -> bytes:
 
 def sent(raw: bytes, *, stream: bool = False) -> Any:
     """What a provider would get."""
-    return json.loads(provider_body(parse(raw), "up", "max_tokens", 9, stream=stream))
+    return json.loads(provider_body(parse(raw), TARGET, "max_tokens", 9, stream=stream))
 
 
 REFUSED = [
@@ -138,11 +140,37 @@ def test_every_documented_turn_reaches_a_provider_as_it_was_sent(turn: dict[str,
     assert sent(messages(HI, turn))["messages"] == [HI, turn]
 
 
-def test_system_and_developer_are_one_role_in_the_hub() -> None:
-    request = parse(messages({"role": "developer", "content": "a"}, {"role": "system", "content": "b"}, HI))
+@pytest.mark.rule("CHAT-030")
+def test_leading_instructions_are_merged_into_one_system_message() -> None:
+    raw = messages(
+        {"role": "developer", "content": "a"},
+        {"role": "system", "content": [{"type": "text", "text": "b"}, {"type": "text", "text": "c"}]},
+        {"role": "system", "content": None},
+        HI,
+    )
+    request = parse(raw)
+    assert request.system == "a\n\nbc"
+    assert [(turn.role, turn.text()) for turn in request.messages] == [(Role.USER, "Hi")]
+    assert sent(raw)["messages"] == [{"role": "system", "content": "a\n\nbc"}, HI]
+
+
+@pytest.mark.rule("CHAT-030")
+def test_a_single_instruction_is_sent_as_it_came() -> None:
+    first = b'{"role":"developer", "content":"\\u0061",  "x":[1.0]}'
+    raw = b'{"model":"m","messages":[' + first + b',{"role":"user","content":"Hi"}]}'
+    assert parse(raw).system == "a"
+    assert first in provider_body(parse(raw), TARGET, "max_tokens", 9, stream=False)
+
+
+@pytest.mark.rule("CHAT-031")
+def test_a_later_instruction_keeps_its_place() -> None:
+    turns = [{"role": "system", "content": "a"}, HI, {"role": "developer", "content": "b"}, HI]
+    request = parse(messages(*turns))
+    assert request.system == "a"
     assert [(turn.role, turn.text()) for turn in request.messages] == [
-        (Role.SYSTEM, "a"), (Role.SYSTEM, "b"), (Role.USER, "Hi")
+        (Role.USER, "Hi"), (Role.SYSTEM, "b"), (Role.USER, "Hi")
     ]  # fmt: skip
+    assert sent(messages(*turns))["messages"] == turns
 
 
 @pytest.mark.rule("CHAT-038")
@@ -213,7 +241,7 @@ def test_stream_options_are_passed_on_with_usage(options: Any, told: dict[str, b
 def test_of_a_member_sent_twice_the_provider_gets_the_one_that_was_checked() -> None:
     raw = b'{"model":"a","messages":[],"model":"b","messages":[{"role":"user","content":"x"}],"seed":1,"seed":2}'
     assert parse(raw).model == "b"
-    assert provider_body(parse(raw), "up", "max_tokens", 9, stream=False).count(b'"seed"') == 1
+    assert provider_body(parse(raw), TARGET, "max_tokens", 9, stream=False).count(b'"seed"') == 1
 
 
 @pytest.mark.parametrize(
@@ -276,7 +304,7 @@ def read(raw: bytes) -> None:
     except BadRequest as error:
         render_error(error.api_error())
         return
-    told = json.loads(provider_body(request, "up", "max_tokens", 9, stream=request.stream))
+    told = json.loads(provider_body(request, TARGET, "max_tokens", 9, stream=request.stream))
     assert told["model"] == "up" and told["messages"] and request.input_tokens >= 1
 
 

@@ -10,16 +10,18 @@ from hypothesis import strategies as st
 from libs.llm.canonical import Finish, FinishReason, TextDelta, Usage
 from libs.llm.failures import FailureKind
 from libs.llm.formats.openai_chat.answer import ChunkWriter
+from libs.llm.formats.openai_chat.request import parse
 from libs.llm.identity import Identity
 from libs.llm.providers.openai_chat.stream import StreamDecoder
 from tests.support.provider import DONE, chunk, delta, event, finish, usage
 
 IDENTITY = Identity("0198", "fx", 1)
+ASKED = parse(b'{"model":"fx","messages":[{"role":"user","content":"x"}]}')
 
 
 def relay(*reads: bytes) -> tuple[bytes, StreamDecoder, ChunkWriter]:
     """The client's bytes after these reads, failures excluded."""
-    decoder, writer = StreamDecoder(), ChunkWriter(IDENTITY)
+    decoder, writer = StreamDecoder(), ChunkWriter(IDENTITY, ASKED)
     out = b""
     for read in reads:
         events = decoder.feed(read)
@@ -116,9 +118,17 @@ def test_usage_beside_every_text_is_the_last_one_told() -> None:
     ("counted", "expected"),
     [
         ({"prompt_tokens": 14, "completion_tokens": 6}, Usage(14, 6)),
-        ({"prompt_tokens": 14, "completion_tokens": 6, "prompt_tokens_details": {"cached_tokens": 8}}, Usage(14, 6, 8)),
-        ({"prompt_tokens": 14, "completion_tokens": 6, "prompt_cache_hit_tokens": 8}, Usage(14, 6, 8)),
-        ({"prompt_tokens": 4, "completion_tokens": 6, "prompt_tokens_details": {"cached_tokens": 8}}, Usage(4, 6, 4)),
+        ({"prompt_tokens": 14, "completion_tokens": 6, "prompt_tokens_details": {"cached_tokens": 8}},
+         Usage(14, 6, 8, tells_cached=True)),
+        ({"prompt_tokens": 14, "completion_tokens": 6, "prompt_cache_hit_tokens": 8},
+         Usage(14, 6, 8, tells_cached=True)),
+        ({"prompt_tokens": 4, "completion_tokens": 6, "prompt_tokens_details": {"cached_tokens": 8}},
+         Usage(4, 6, 4, tells_cached=True)),
+        ({"prompt_tokens": 14, "completion_tokens": 6, "cached_tokens": 8}, Usage(14, 6, 8, tells_cached=True)),
+        ({"prompt_tokens": 14, "completion_tokens": 6, "prompt_tokens_details": {"cached_tokens": 0}},
+         Usage(14, 6, tells_cached=True)),
+        ({"prompt_tokens": 14, "completion_tokens": 6, "prompt_tokens_details": {"cache_write_tokens": 4}},
+         Usage(14, 6, cache_write=4, tells_cache_write=True)),
         ({"prompt_tokens": 14, "completion_tokens": 6, "prompt_tokens_details": None}, Usage(14, 6)),
         (
             {"prompt_tokens": 4, "completion_tokens": 6, "total_tokens": 10,
