@@ -14,8 +14,9 @@ from kenari.limiter.v1 import limiter_pb2
 from kenari.router.v1 import router_pb2
 
 from libs.core.retry import backoff
-from libs.llm.canonical import DEFAULT_MAX_TOKENS, ChatRequest
+from libs.llm.canonical import DEFAULT_MAX_TOKENS, ChatRequest, Effort
 from libs.llm.failures import ApiError
+from libs.llm.reasoning import ReasoningControl
 from libs.ops.telemetry import Telemetry
 from libs.rpc.checks import CheckClient, CheckFailedError
 from services.edge.absent_limiter import AbsentLimiter
@@ -23,12 +24,29 @@ from services.edge.catalog import Catalog
 from services.edge.errors import RefusedError, refuse, unavailable, with_retry_after
 from services.edge.exchange import Header
 from services.edge.keys import Caller
+from services.edge.levels import FREE_SUFFIX, control
 from services.edge.settings import EdgeSettings
 from services.edge.settlement import Settlement
 
-FREE_SUFFIX = ":free"
 # Longer than any id of ours; what is longer need not travel to be unknown.
 MODEL_ID_MAX = 256
+
+
+@dataclass(slots=True)
+class Asked:
+    """A parsed request. ``level`` is the reasoning level its model id named, ``session`` its conversation."""
+
+    request_id: str
+    caller: Caller
+    request: ChatRequest
+    level: Effort | None
+    endpoint: str
+    session: str
+    trace: str
+
+    @property
+    def free(self) -> bool:
+        return self.request.model.endswith(FREE_SUFFIX)
 
 
 @dataclass(slots=True)
@@ -38,6 +56,7 @@ class Admitted:
     route: router_pb2.Route
     granted: ledger_pb2.Granted | None
     max_tokens: int
+    reasoning: ReasoningControl
     leased: bool
     headers: tuple[Header, ...]
 
@@ -71,36 +90,28 @@ class Admission:
         self._settings = settings
         self._absent = AbsentLimiter(settings.free_rpm_without_limiter, telemetry)
 
-    async def admit(self, request_id: str, caller: Caller, request: ChatRequest, endpoint: str, trace: str) -> Admitted:
+    async def admit(self, asked: Asked) -> Admitted:
         """Admit the request or raise RefusedError with the contract's status, code and headers."""
+        request, caller = asked.request, asked.caller
         if len(request.model) > MODEL_ID_MAX:
             raise refuse(400, "model_not_found", f"there is no model with an id of {len(request.model):,} characters")
         if caller.models and request.model not in caller.models:
             allowed = ", ".join(sorted(caller.models))
             raise refuse(400, "bad_request", f"this key may not use {request.model}; it may use: {allowed}")
-        free = request.model.endswith(FREE_SUFFIX)
-        route_question = router_pb2.RouteRequest(
-            request_id=request_id,
-            account_id=caller.account_id,
-            key_id=caller.key_id,
-            model=request.model,
-            endpoint="chat",
-            stream=request.stream,
-        )
         # Both at once: in one loop turn each travels in its own stream's next message.
-        admitting = self._limiter.begin(
-            "admit", self._limit_question(request_id, caller, request, free), self._settings.limiter_timeout_s, trace
-        )
+        timeout_s = self._settings.limiter_timeout_s
+        admitting = self._limiter.begin("admit", self._limit_question(asked), timeout_s, asked.trace)
         try:
-            route = await self._route(route_question, trace)
-            limits = await self._limits(admitting, caller, free)
-            return await self._with_funds(request_id, caller, request, endpoint, route, limits, trace)
+            route = await self._route(_route_question(asked), asked.trace)
+            reasoning = control(request, asked.level, route.model)
+            limits = await self._limits(admitting, caller, free=asked.free)
+            return await self._with_funds(asked, route, reasoning, limits)
         except LimitedError:
             raise
         except BaseException:
             # Whatever ended it, a place of the free quota that was given, or is just being given, goes back.
-            if free:
-                self.done(request_id, caller, request, trace, success=False)
+            if asked.free:
+                self.done(asked, success=False)
             raise
 
     async def _route(self, question: router_pb2.RouteRequest, trace: str) -> router_pb2.Route:
@@ -113,23 +124,21 @@ class Admission:
         route: router_pb2.Route = routed.route
         return route
 
-    def _limit_question(
-        self, request_id: str, caller: Caller, request: ChatRequest, free: bool
-    ) -> limiter_pb2.AdmitRequest:
+    def _limit_question(self, asked: Asked) -> limiter_pb2.AdmitRequest:
         question = limiter_pb2.AdmitRequest(
-            request_id=request_id,
-            account_id=caller.account_id,
-            subject=limiter_pb2.SUBJECT_FREE_CHAT if free else limiter_pb2.SUBJECT_PAID_CHAT,
-            model=request.model,
+            request_id=asked.request_id,
+            account_id=asked.caller.account_id,
+            subject=limiter_pb2.SUBJECT_FREE_CHAT if asked.free else limiter_pb2.SUBJECT_PAID_CHAT,
+            model=asked.request.model,
         )
-        if free and (model := self._catalog.get(request.model)) is not None:
+        if asked.free and (model := self._catalog.get(asked.request.model)) is not None:
             if model.free_rpm is not None:
                 question.model_free_rpm = model.free_rpm
             if model.free_daily is not None:
                 question.model_free_daily = model.free_daily
         return question
 
-    async def _limits(self, admitting: "asyncio.Future[Any]", caller: Caller, free: bool) -> limiter_pb2.Allowed:
+    async def _limits(self, admitting: "asyncio.Future[Any]", caller: Caller, *, free: bool) -> limiter_pb2.Allowed:
         try:
             answer = (await admitting).admit
         except CheckFailedError:
@@ -142,42 +151,42 @@ class Admission:
         return allowed
 
     async def _with_funds(
-        self,
-        request_id: str,
-        caller: Caller,
-        request: ChatRequest,
-        endpoint: str,
-        route: router_pb2.Route,
-        allowed: limiter_pb2.Allowed,
-        trace: str,
+        self, asked: Asked, route: router_pb2.Route, reasoning: ReasoningControl, allowed: limiter_pb2.Allowed
     ) -> Admitted:
-        model = route.model
+        model, request = route.model, asked.request
         max_tokens = _fitting_max_tokens(request, model)
-        headers = _limit_headers(allowed) if model.free else ()
+        headers = _gated_header(request, reasoning)
         if model.free:
-            return Admitted(route, None, max_tokens, allowed.leased, headers)
+            headers += _limit_headers(allowed)
+            return Admitted(route, None, max_tokens, reasoning, allowed.leased, headers)
+        granted = await self._reserve(asked, model, max_tokens)
+        return Admitted(route, granted, granted.max_tokens, reasoning, allowed.leased, headers)
+
+    async def _reserve(self, asked: Asked, model: router_pb2.Model, max_tokens: int) -> ledger_pb2.Granted:
+        request_id, account_id, trace = asked.request_id, asked.caller.account_id, asked.trace
         question = ledger_pb2.ReserveRequest(
             request_id=request_id,
-            account_id=caller.account_id,
-            key_id=caller.key_id,
-            endpoint=endpoint,
+            account_id=account_id,
+            key_id=asked.caller.key_id,
+            endpoint=asked.endpoint,
             model=model.id,
             vendor=model.vendor,
             price_version=model.price.version,
-            estimated_input_tokens=request.input_tokens,
+            estimated_input_tokens=asked.request.input_tokens,
             max_tokens=max_tokens,
         )
         try:
             answer = await self._ask(self._ledger, "reserve", question, self._settings.reserve_timeout_s, trace)
         except BaseException as error:
             # Whether a hold was granted is not known then: it is given back either way.
-            self._settlement.release(request_id, caller.account_id, trace, "not known to be granted")
+            self._settlement.release(request_id, account_id, trace, "not known to be granted")
             if isinstance(error, CheckFailedError):
                 raise unavailable("billing") from error
             raise
         if answer.HasField("denied"):
             raise refuse(answer.denied.status, answer.denied.code, answer.denied.message)
-        return Admitted(route, answer.granted, answer.granted.max_tokens, allowed.leased, headers)
+        granted: ledger_pb2.Granted = answer.granted
+        return granted
 
     async def _ask(self, peer: CheckClient, kind: str, question: Any, timeout_s: float, trace: str) -> Any:
         """Ask; a peer that is restarting is asked again, under the same request id, while patience lasts."""
@@ -192,18 +201,36 @@ class Admission:
                     raise
                 await asyncio.sleep(wait)
 
-    def done(self, request_id: str, caller: Caller, request: ChatRequest, trace: str, *, success: bool) -> None:
+    def done(self, asked: Asked, *, success: bool) -> None:
         """Tell the limiter that a free request has ended; only a success uses up the daily quota.
 
         Nobody waits for the answer: a report that is lost ends with its lease.
         """
         report = limiter_pb2.DoneRequest(
-            request_id=request_id, account_id=caller.account_id, model=request.model, success=success
+            request_id=asked.request_id,
+            account_id=asked.caller.account_id,
+            model=asked.request.model,
+            success=success,
         )
-        model = self._catalog.get(request.model)
+        model = self._catalog.get(asked.request.model)
         if model is not None and model.free_daily is not None:
             report.model_free_daily = model.free_daily
-        _forget(self._limiter.begin("done", report, 1.0, trace, lazy=True))
+        _forget(self._limiter.begin("done", report, 1.0, asked.trace, lazy=True))
+
+
+def _route_question(asked: Asked) -> router_pb2.RouteRequest:
+    request = asked.request
+    return router_pb2.RouteRequest(
+        request_id=asked.request_id,
+        account_id=asked.caller.account_id,
+        key_id=asked.caller.key_id,
+        model=request.model,
+        endpoint="chat",
+        stream=request.stream,
+        session=asked.session,
+        tools=request.uses_tools,
+        remote_images=request.remote_images > 0,
+    )
 
 
 def _forget(future: "asyncio.Future[Any]") -> None:
@@ -230,6 +257,13 @@ def _fitting_max_tokens(request: ChatRequest, model: router_pb2.Model) -> int:
     if model.context_length:
         limits.append(room)
     return min(limits)
+
+
+def _gated_header(request: ChatRequest, reasoning: ReasoningControl) -> tuple[Header, ...]:
+    """The level in force, where the client named one (contract: Reasoning, Set the level in the model id)."""
+    if reasoning.effort is None or request.reasoning.effort is None:
+        return ()
+    return ((b"x-kenari-gated-effort", reasoning.effort.encode()),)
 
 
 def _limit_headers(allowed: limiter_pb2.Allowed) -> tuple[Header, ...]:
@@ -259,5 +293,5 @@ def _limited(refused: limiter_pb2.Refused) -> RefusedError:
 
 
 def _route_refused(refusal: router_pb2.Refusal) -> RefusedError:
-    status = 503 if refusal.code == "all_providers_failed" else 400
+    status = 400 if refusal.code in ("model_not_found", "bad_request") else 503
     return with_retry_after(refuse(status, refusal.code, refusal.message), refusal.retry_after_s)

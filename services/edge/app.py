@@ -22,9 +22,10 @@ from services.edge.believable import Believable
 from services.edge.body import BodyReader
 from services.edge.catalog import Catalog
 from services.edge.clients import AccountsClient, LedgerClient, ledger_checks, limiter_checks, router_checks
+from services.edge.dialects import Dialect
 from services.edge.endpoints import account, health, models, reading, usage
 from services.edge.endpoints.chat import ChatEndpoint, ChatParts
-from services.edge.http import PublicApp
+from services.edge.http import Hot, PublicApp
 from services.edge.keys import KeyDirectory
 from services.edge.live import LiveRequests
 from services.edge.reports import Reports
@@ -61,10 +62,11 @@ def build(settings: EdgeSettings) -> Service:
     )
     transport = service.add(HttpTransport())
     reports = Reports(bus.producer, telemetry)
-    live = service.add(LiveRequests(settings.keepalive_s, settings.write_stall_s, telemetry))
+    live = service.add(LiveRequests(settings.waits, telemetry))
     settlement = service.add(Settlement(ledger_stream, ledger, reports, settings.touch_every_s, telemetry))
     parts = ChatParts(
         keys=keys,
+        catalog=catalog,
         live=live,
         bodies=BodyReader(settings.body),
         admission=Admission(limiter, router, ledger_stream, settlement, catalog, settings, telemetry),
@@ -84,10 +86,16 @@ def build(settings: EdgeSettings) -> Service:
     reads.state.keys, reads.state.catalog, reads.state.ledger = keys, catalog, ledger
     reads.state.limiter, reads.state.problems = limiter, service.problems
 
-    hot = {"/v1/chat/completions": ChatEndpoint("chat", "openai_chat", openai_chat, parts)}
     http = settings.http
     # Idle connections of clients live longer than the usual pauses between requests.
     options: dict[str, Any] = {"ws": "none", "proxy_headers": False, "timeout_keep_alive": 75}
-    public = PublicApp(hot, reads, telemetry.tracing)
+    public = PublicApp(_hot(parts), reads, settings.kyara_hosts, telemetry.tracing)
     service.add(HttpServer(public, http.host, http.port, share_port=http.share_port, **options))
     return service
+
+
+def _hot(parts: ChatParts) -> dict[str, Hot]:
+    """The paths that bypass FastAPI."""
+    return {
+        "/v1/chat/completions": ChatEndpoint(Dialect("chat", "openai_chat", openai_chat.FORMAT), parts),
+    }

@@ -13,8 +13,10 @@ from kenari.router.v1 import router_pb2
 from libs.llm.canonical import Answer, ChatRequest, StreamEvent
 from libs.llm.failures import ApiError, FailureKind, ProviderFailure
 from libs.llm.providers import Providers
-from libs.llm.providers.base import Target
+from libs.llm.providers.base import Abilities, Target
+from libs.llm.reasoning import ReasoningControl
 from libs.ops.tracing import Tracing
+from services.edge.admission import Admitted
 from services.edge.errors import RefusedError
 from services.edge.reports import Reports, Run
 
@@ -23,6 +25,15 @@ Result = TypeVar("Result")
 _FORMATS = {
     router_pb2.PROVIDER_FORMAT_OPENAI_CHAT: "openai_chat",
     router_pb2.PROVIDER_FORMAT_SIMULATED: "simulated",
+    router_pb2.PROVIDER_FORMAT_ANTHROPIC: "anthropic",
+    router_pb2.PROVIDER_FORMAT_OPENAI_RESPONSES: "openai_responses",
+    router_pb2.PROVIDER_FORMAT_GEMINI: "gemini",
+}
+
+_ABILITIES = {
+    (json_format, cache_marks): Abilities(json_format=json_format, cache_marks=cache_marks)
+    for json_format in (False, True)
+    for cache_marks in (False, True)
 }
 
 
@@ -35,26 +46,24 @@ class Attempts:
         self._reports = reports
         self._longest_wait_s = longest_wait_s
 
-    async def complete(self, run: Run, request: ChatRequest, route: router_pb2.Route, max_tokens: int) -> Answer:
+    async def complete(self, run: Run, request: ChatRequest, admitted: Admitted) -> Answer:
         """The whole answer of the first provider that gives one; raise RefusedError when none does."""
 
         async def once(attempt: router_pb2.Attempt) -> Answer:
             adapter = self._providers.get(_FORMATS[attempt.format])
-            answer = await adapter.complete(request, _target(attempt), max_tokens)
+            answer = await adapter.complete(request, _target(attempt, admitted.reasoning), admitted.max_tokens)
             run.first_content()
             self._reports.attempt(run, "completed", output_tokens=answer.usage.completion if answer.usage else 0)
             return answer
 
-        return await self._until_one_answers(run, route, once)
+        return await self._until_one_answers(run, admitted.route, once)
 
-    async def open_stream(
-        self, run: Run, request: ChatRequest, route: router_pb2.Route, max_tokens: int
-    ) -> "OpenStream":
+    async def open_stream(self, run: Run, request: ChatRequest, admitted: Admitted) -> "OpenStream":
         """A stream that has brought its first content; raise RefusedError when no provider gives one."""
 
         async def once(attempt: router_pb2.Attempt) -> OpenStream:
             adapter = self._providers.get(_FORMATS[attempt.format])
-            batches = adapter.stream(request, _target(attempt), max_tokens)
+            batches = adapter.stream(request, _target(attempt, admitted.reasoning), admitted.max_tokens)
             try:
                 first = await anext(batches)
             except BaseException:
@@ -63,7 +72,7 @@ class Attempts:
             run.first_content()
             return OpenStream(first, batches)
 
-        return await self._until_one_answers(run, route, once)
+        return await self._until_one_answers(run, admitted.route, once)
 
     async def _until_one_answers(
         self, run: Run, route: router_pb2.Route, once: Callable[[router_pb2.Attempt], Awaitable[Result]]
@@ -125,12 +134,15 @@ def _all_failed(failures: list[ProviderFailure], providers: int) -> ApiError:
     return ApiError(status=503, code="all_providers_failed", message=message)
 
 
-def _target(attempt: router_pb2.Attempt) -> Target:
+def _target(attempt: router_pb2.Attempt, reasoning: ReasoningControl) -> Target:
     return Target(
         base_url=attempt.base_url,
         model=attempt.upstream_model,
         credential=attempt.credential,
+        upstream=attempt.upstream_id,
         connect_s=attempt.connect_timeout_ms / 1000,
         first_byte_s=attempt.first_byte_timeout_ms / 1000,
         idle_s=attempt.idle_timeout_ms / 1000,
+        abilities=_ABILITIES[attempt.json_format, attempt.cache_marks],
+        reasoning=reasoning,
     )

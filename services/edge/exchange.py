@@ -67,11 +67,10 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
-    async def start_stream(self, extra: tuple[Header, ...] = ()) -> None:
-        """Send the head of an event stream."""
+    async def open(self, headers: tuple[Header, ...]) -> None:
+        """Send the head of an answer whose body comes in pieces."""
         self.status = 200
-        headers = (*STREAM_HEADERS, *self._id_headers, *extra)
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._send({"type": "http.response.start", "status": 200, "headers": (*headers, *self._id_headers)})
 
     async def write(self, chunk: bytes) -> None:
         """Send a piece of the body; waits while the client does not read."""

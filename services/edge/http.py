@@ -4,7 +4,7 @@ Made by app.py. FastAPI's routing costs a multiple of a whole plain ASGI request
 it; the OpenAPI description covers both.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from typing import Any
 
 from fastapi import FastAPI
@@ -15,14 +15,20 @@ from services.edge.exchange import CORS, TEXT, Exchange, Receive, Scope, Send
 # Of a path nobody described: it is told 404 when it is read and 405 otherwise.
 _READING = {"GET", "HEAD"}
 
+KYARA = "/kyara"
+"""Where the strict second dialect is mounted; under its own host names the prefix is left out."""
+
+_API = ("/v1", KYARA + "/v1")
+
 Hot = Callable[[Exchange], Awaitable[None]]
 
 
 class PublicApp:
     """Dispatches by path and method; answers preflights, wrong methods and unknown paths."""
 
-    def __init__(self, hot: Mapping[str, Hot], rest: FastAPI, tracing: Tracing) -> None:
+    def __init__(self, hot: Mapping[str, Hot], rest: FastAPI, kyara_hosts: Collection[str], tracing: Tracing) -> None:
         self._hot = hot
+        self._kyara_hosts = kyara_hosts
         self._rest = rest
         self._tracing = tracing
         described = rest.openapi()["paths"]
@@ -33,10 +39,12 @@ class PublicApp:
             return
         method: str = scope["method"]
         path: str = scope["path"]
+        if self._kyara_hosts and _host(scope) in self._kyara_hosts and not path.startswith(KYARA):
+            path = scope["path"] = KYARA + path
         endpoint = self._hot.get(path)
         if endpoint is not None and method == "POST":
             await endpoint(Exchange(scope, receive, send))
-        elif method == "OPTIONS" and path.startswith("/v1"):
+        elif method == "OPTIONS" and path.startswith(_API):
             await self._preflight(Exchange(scope, receive, send))
         elif endpoint is not None or method not in self._rest_methods.get(path, _READING):
             # A POST to an unknown path is told 405 too: the usual cause is a doubled or missing /v1.
@@ -48,7 +56,7 @@ class PublicApp:
         scope = exchange.scope
         scope["state"] = {"exchange": exchange}
         sending = _with_ids(exchange, send)
-        if not scope["path"].startswith("/v1"):
+        if not scope["path"].startswith(_API):
             await self._rest(scope, exchange.receive, sending)
             return
         with self._tracing.serve(scope["method"], exchange.header(b"traceparent")) as span:
@@ -64,6 +72,13 @@ class PublicApp:
         if asked is not None:
             extra.append((b"access-control-allow-headers", asked.encode("latin-1")))
         await exchange.respond(204, b"", TEXT, tuple(extra))
+
+
+def _host(scope: Scope) -> str:
+    """The host name that was asked, without its port."""
+    named = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+    host: str = named.rpartition(":")[0] if named.rpartition(":")[2].isdigit() else named
+    return host.lower()
 
 
 def _with_ids(exchange: Exchange, send: Send) -> Send:

@@ -6,14 +6,18 @@ needs a task or a timer of its own.
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Literal, Self
 
+from libs.llm.failures import ApiError
 from libs.ops.telemetry import Telemetry
-from services.edge.exchange import Exchange, Header
+from services.edge.exchange import JSON, STREAM_HEADERS, Exchange, Header
+from services.edge.settings import Waits
 from services.edge.telemetry import BODY_BYTES, LIVE
 
 TICK_S = 0.2
-KEEPALIVE = b": keepalive\n\n"
+COMMENT = b": keepalive\n\n"
+SPACE = b" "
 
 Ended = Literal["client_left", "body_stalled"]
 
@@ -24,14 +28,16 @@ class Live:
     __slots__ = (
         "_body_bytes",
         "_cycle",
+        "_every_s",
+        "_filler",
+        "_head",
         "_requests",
-        "_stream_headers",
         "_task",
         "body_due",
+        "broken",
         "ended",
         "exchange",
-        "last_write",
-        "stream",
+        "filler_due",
         "write_began",
     )
 
@@ -42,12 +48,14 @@ class Live:
         # spares a task per request that would only wait for the disconnect message; a test watches over it.
         self._cycle = exchange.receive.__self__  # type: ignore[attr-defined]
         self._body_bytes = 0
-        self._stream_headers: tuple[Header, ...] = ()
+        self._head: tuple[Header, ...] = ()
+        self._filler = COMMENT
+        self._every_s = 0.0
         self.exchange = exchange
         self.ended: Ended | None = None
         self.body_due = 0.0
-        self.stream = False
-        self.last_write = 0.0
+        self.broken: Callable[[ApiError], bytes] | None = None
+        self.filler_due = 0.0
         self.write_began = 0.0
 
     def __enter__(self) -> Self:
@@ -97,34 +105,65 @@ class Live:
             self._task.uncancel()
         return True
 
-    def await_stream(self, headers: tuple[Header, ...]) -> None:
-        """From now on silence is filled with keepalive comments; the first of them opens the stream."""
-        self._stream_headers = headers
-        self.last_write = time.monotonic()
-        self.stream = True
+    def await_stream(self, headers: tuple[Header, ...], broken: Callable[[ApiError], bytes]) -> None:
+        """From now on silence is filled with keepalive comments; the first of them opens the stream.
+
+        ``broken`` writes the end of the stream for an error that comes after that.
+        """
+        self.broken = broken
+        self._await((*STREAM_HEADERS, *headers), COMMENT, self._requests.keepalive_s, self._requests.keepalive_s)
+
+    def await_whole(self, headers: tuple[Header, ...]) -> None:
+        """From now on a long silence is filled with spaces before the JSON body; the first of them opens the answer."""
+        self._await((JSON, *headers), SPACE, self._requests.long_wait_s, self._requests.space_every_s)
+
+    def _await(self, head: tuple[Header, ...], filler: bytes, first_s: float, every_s: float) -> None:
+        self._head, self._filler, self._every_s = head, filler, every_s
+        self.filler_due = time.monotonic() + first_s
 
     async def write(self, chunk: bytes) -> None:
-        """Send a piece of the stream, opening it if need be; never between the halves of another piece."""
-        while self.write_began:  # noqa: ASYNC110  # as good as never: a lock per request would cost every request
-            await asyncio.sleep(0.005)
+        """Send a piece of the body, opening the answer if need be; never between the halves of another piece."""
+        await self.quiet()
         self.write_began = time.monotonic()
         try:
             if not self.exchange.status:
-                await self.exchange.start_stream(self._stream_headers)
+                await self.exchange.open(self._head)
             await self.exchange.write(chunk)
         finally:
-            self.last_write = time.monotonic()
+            if self.filler_due:
+                self.filler_due = time.monotonic() + self._every_s
             self.write_began = 0.0
+
+    async def fill(self) -> None:
+        """Send the filler."""
+        await self.write(self._filler)
+
+    async def quiet(self) -> None:
+        """Wait until nothing is being sent."""
+        while self.write_began:  # noqa: ASYNC110  # as good as never: a lock per request would cost every request
+            await asyncio.sleep(0.005)
+
+    async def finish(self, status: int, body: bytes, extra: tuple[Header, ...] = ()) -> None:
+        """Send a whole JSON answer; behind spaces already sent, as the rest of their answer."""
+        self.filler_due = 0.0
+        await self.quiet()
+        if self.exchange.status:
+            await self.write(body)
+            await self.exchange.end()
+        else:
+            await self.exchange.respond(status, body, extra=extra)
 
 
 class LiveRequests:
     """All running requests of this process, and the ticker that looks after them."""
 
-    def __init__(self, keepalive_s: float, write_stall_s: float, telemetry: Telemetry) -> None:
-        self._write_stall_s = write_stall_s
+    def __init__(self, waits: Waits, telemetry: Telemetry) -> None:
+        self._write_stall_s = waits.write_stall_s
         self.running: set[Live] = set()
         self.body_bytes = 0
-        self._keepalive_s = keepalive_s
+        self.keepalive_s = waits.keepalive_s
+        self.long_wait_s = waits.long_wait_s
+        self.space_every_s = waits.space_every_s
         self._ticker: asyncio.Task[None] | None = None
         self._sending: set[asyncio.Task[None]] = set()
         telemetry.metrics.gauge(LIVE, value=lambda: len(self.running))
@@ -147,11 +186,11 @@ class LiveRequests:
             now = time.monotonic()
             for live in list(self.running):
                 live.check(now, self._write_stall_s)
-                if live.stream and not live.write_began and now - live.last_write >= self._keepalive_s:
-                    self._send_keepalive(live)
+                if live.filler_due and now >= live.filler_due and not live.write_began:
+                    self._fill(live)
 
-    def _send_keepalive(self, live: Live) -> None:
+    def _fill(self, live: Live) -> None:
         # A client that does not read must not hold up the ticker.
-        task = asyncio.create_task(live.write(KEEPALIVE))
+        task = asyncio.create_task(live.fill())
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)

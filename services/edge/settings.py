@@ -28,6 +28,18 @@ class BodyLimits(Part):
     large_budget_bytes: int = Field(256 * 1024 * 1024, ge=1024)
 
 
+class Waits(Part):
+    """How long a running answer may be silent."""
+
+    # Silence after which a stream gets a comment line.
+    keepalive_s: float = Field(15.0, gt=0)
+    # Silence after which a JSON answer begins with a space, and from then on gets another.
+    long_wait_s: float = Field(45.0, gt=0)
+    space_every_s: float = Field(20.0, gt=0)
+    # How long a client may take nothing of what is sent before it counts as gone.
+    write_stall_s: float = Field(60.0, gt=0)
+
+
 class EdgeSettings(ServiceSettings):
     """Addresses of the peers, limits and waits of the edge."""
 
@@ -55,10 +67,9 @@ class EdgeSettings(ServiceSettings):
     check_patience_s: float = Field(1.0, ge=0)
     # The longest a request waits for a rate-limited provider before it goes on to the next.
     provider_wait_s: float = Field(5.0, ge=0)
-    # Silence after which a stream gets a comment line.
-    keepalive_s: float = Field(15.0, gt=0)
-    # How long a client may take nothing of what is sent before it counts as gone.
-    write_stall_s: float = Field(60.0, gt=0)
+    waits: Waits = Waits()
+    # Host names under which the strict dialect is served, as under /kyara everywhere.
+    kyara_hosts: frozenset[str] = frozenset()
     # How often the holds of running requests are kept alive; well within their life.
     touch_every_s: float = Field(30.0, gt=0)
     # Free requests per account and minute that one edge lets through while no limiter answers.

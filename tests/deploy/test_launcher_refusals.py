@@ -49,11 +49,11 @@ def test_a_catalogue_with_mistakes_is_refused_before_anything_starts(
 def test_a_wrong_setting_is_named_before_anything_starts(
     tmp_path: Path, ports: dict[str, str], runs: list[Run]
 ) -> None:
-    run = Run(tmp_path, ports, EDGE_KEEPALIVE_S="soon", KENARI_TELEMETRY__LOG_LEVEL="loud")
+    run = Run(tmp_path, ports, EDGE_WAITS__KEEPALIVE_S="soon", KENARI_TELEMETRY__LOG_LEVEL="loud")
     runs.append(run)
     assert run.ends() == 1
     assert sorted(line.split(":")[1] for line in run.output.splitlines()) == [
-        " EDGE_KEEPALIVE_S",
+        " EDGE_WAITS__KEEPALIVE_S",
         " KENARI_TELEMETRY__LOG_LEVEL",
     ]
 

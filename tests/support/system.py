@@ -32,7 +32,7 @@ QUICK: Mapping[str, str] = {
     # Apache Kafka, not the broker of `make run` that forgets.
     "KENARI_KAFKA__KEEPS_RECORDS": "true",
     "KENARI_KAFKA__FETCH_MAX_WAIT_MS": "500",
-    "EDGE_KEEPALIVE_S": "1",
+    "EDGE_WAITS__KEEPALIVE_S": "1",
     "EDGE_TOUCH_EVERY_S": "2",
     "LEDGER_HOLD_TTL_S": "6",
     "LEDGER_SWEEP_EVERY_S": "1",

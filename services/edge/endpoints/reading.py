@@ -57,7 +57,8 @@ def _refuse_shared(caller: Caller) -> None:
 
 def render(error: ApiError, headers: dict[str, str] | None = None) -> Response:
     """An error as a response."""
-    return Response(openai_chat.render_error(error), error.status, headers, "application/json")
+    status, body = openai_chat.FORMAT.render_error(error)
+    return Response(body, status, headers, "application/json")
 
 
 def install_handlers(app: FastAPI) -> None:

@@ -1,0 +1,104 @@
+"""How an admitted request ends: one settlement or release, and the limiter's Done for a free one.
+
+Made by the chat endpoint for each admitted request; whatever happens, ``close`` is called at its end.
+"""
+
+from collections.abc import Callable
+
+from libs.llm.canonical import ChatRequest
+from libs.llm.canonical import Usage as Tokens
+from libs.llm.tokens import tokens_of
+from services.edge.admission import Admission, Admitted, Asked
+from services.edge.believable import Believable
+from services.edge.reports import Reports, Run
+from services.edge.settlement import Settlement, Usage
+
+
+class Ending:
+    """Settles what was used, once. ``delivered`` tells how many characters of the answer the client was sent."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        settlement: Settlement,
+        believable: Believable,
+        reports: Reports,
+        run: Run,
+        asked: Asked,
+        admitted: Admitted,
+    ) -> None:
+        self._admission = admission
+        self._settlement = settlement
+        self._believable = believable
+        self._reports = reports
+        self._asked = asked
+        self._ended = False
+        self._success = False
+        self.run = run
+        self.admitted = admitted
+        self.delivered: Callable[[], int] = lambda: 0
+
+    @property
+    def request(self) -> ChatRequest:
+        """What was asked."""
+        return self._asked.request
+
+    def delivered_tokens(self) -> int:
+        """An estimate of the output that has reached the client."""
+        return tokens_of(self.delivered())
+
+    def estimate(self) -> Tokens:
+        """What was delivered, as far as the edge can tell."""
+        return Tokens(prompt=self.request.input_tokens, completion=self.delivered_tokens())
+
+    def believed(self, told: Tokens | None, own: Tokens) -> tuple[Tokens, bool]:
+        """The usage to settle, and whether it is our own count."""
+        admitted = self.admitted
+        return self._believable.settled(told, own, self.request, admitted.route.model, admitted.max_tokens)
+
+    def settle(self, outcome: str, tokens: Tokens, *, estimated: bool) -> None:
+        """Charge what was used; a second call changes nothing."""
+        if self._ended:
+            return
+        self._ended = True
+        self._success = outcome == "completed" and tokens.completion > 0
+        run, model = self.run, self.admitted.route.model
+        run.prompt_tokens, run.completion_tokens = tokens.prompt, tokens.completion
+        granted = self.admitted.granted
+        usage = Usage(
+            request_id=run.request_id,
+            account_id=run.account_id,
+            key_id=run.key_id,
+            endpoint=run.endpoint,
+            model=model.id,
+            vendor=model.vendor,
+            price_version=model.price.version,
+            billing_kind=self.admitted.billing_kind,
+            outcome=outcome,
+            prompt_tokens=tokens.prompt,
+            completion_tokens=tokens.completion,
+            cached_tokens=tokens.cached,
+            cache_write_tokens=tokens.cache_write,
+            estimated=estimated,
+            descriptor=granted.descriptor if granted is not None else "",
+            started_at_ms=run.started_ms,
+        )
+        self._settlement.settle(run, usage)
+
+    def close(self) -> None:
+        """The request's task is at its end, by whatever way: what is not settled yet is settled or given back."""
+        if not self._ended:
+            self._end_unsettled()
+        if self.admitted.leased:
+            self._admission.done(self._asked, success=self._success)
+
+    def _end_unsettled(self) -> None:
+        if self.delivered():
+            # The client left in the middle: what it has received is charged.
+            self._reports.attempt(self.run, "client_closed", output_tokens=self.delivered_tokens())
+            self.settle("client_closed", self.estimate(), estimated=True)
+            return
+        self._ended = True
+        if self.admitted.granted is not None:
+            run = self.run
+            self._settlement.release(run.request_id, run.account_id, run.trace, "nothing delivered")
