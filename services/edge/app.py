@@ -8,7 +8,7 @@ from libs.events import topics
 from libs.events.accounts import KeyChanged
 from libs.events.router import ModelPublished
 from libs.kafka.bus import Bus
-from libs.llm.formats import openai_chat
+from libs.llm.formats import anthropic_messages, kyara_chat, openai_chat, openai_responses
 from libs.llm.http_transport import HttpTransport
 from libs.llm.providers import Providers
 from libs.ops.telemetry import Telemetry
@@ -22,9 +22,10 @@ from services.edge.believable import Believable
 from services.edge.body import BodyReader
 from services.edge.catalog import Catalog
 from services.edge.clients import AccountsClient, LedgerClient, ledger_checks, limiter_checks, router_checks
-from services.edge.dialects import Dialect
+from services.edge.dialects import Dialect, KyaraDialect
 from services.edge.endpoints import account, health, models, reading, usage
 from services.edge.endpoints.chat import ChatEndpoint, ChatParts
+from services.edge.endpoints.count_tokens import CountTokens
 from services.edge.http import Hot, PublicApp
 from services.edge.keys import KeyDirectory
 from services.edge.live import LiveRequests
@@ -98,4 +99,8 @@ def _hot(parts: ChatParts) -> dict[str, Hot]:
     """The paths that bypass FastAPI."""
     return {
         "/v1/chat/completions": ChatEndpoint(Dialect("chat", "openai_chat", openai_chat.FORMAT), parts),
+        "/v1/messages": ChatEndpoint(Dialect("messages", "anthropic_messages", anthropic_messages.FORMAT), parts),
+        "/v1/messages/count_tokens": CountTokens(parts.keys, parts.live, parts.bodies),
+        "/v1/responses": ChatEndpoint(Dialect("responses", "openai_responses", openai_responses.FORMAT), parts),
+        "/kyara/v1/chat/completions": ChatEndpoint(KyaraDialect("kyara", "kyara_chat", kyara_chat.FORMAT), parts),
     }

@@ -1,5 +1,6 @@
 """All provider formats under the names the router uses for them, for the edge's attempt loop."""
 
+from libs.llm.providers.anthropic import Anthropic
 from libs.llm.providers.base import ProviderAdapter
 from libs.llm.providers.gemini import Gemini
 from libs.llm.providers.openai_chat import OpenAIChat
@@ -15,6 +16,7 @@ class Providers:
         self._adapters: dict[str, ProviderAdapter] = {
             "openai_chat": OpenAIChat(transport),
             "openai_responses": OpenAIResponses(transport),
+            "anthropic": Anthropic(transport),
             "gemini": Gemini(transport),
             "simulated": Simulated(),
         }
