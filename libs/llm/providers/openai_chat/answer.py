@@ -21,6 +21,7 @@ from libs.llm.providers.openai_chat.wire import (
     usage_of,
 )
 from libs.llm.providers.rejections import failure_in_answer
+from libs.llm.providers.replies import junk, settled_reason
 
 
 class _Message(Struct):
@@ -47,16 +48,19 @@ class _Completion(Struct):
 _decode = Decoder(_Completion).decode
 
 
-def read_answer(body: bytes) -> Answer:
-    """The answer in a 200's body; raises ``ProviderFailure`` for an error object and for anything else."""
+def read_answer(body: bytes, max_tokens: int) -> Answer:
+    """The answer in a 200's body; raises ``ProviderFailure`` for an error object and for anything else.
+
+    ``max_tokens`` is the limit that was sent.
+    """
     try:
         wire = _decode(body)
     except (DecodeError, RecursionError, UnicodeDecodeError):
-        raise ProviderFailure(FailureKind.JUNK, status=200, detail="body is not an answer") from None
+        raise junk("body is not an answer") from None
     if wire.error != NULL:
         raise failure_in_answer(bytes(wire.error))
     if not wire.choices:
-        raise ProviderFailure(FailureKind.JUNK, status=200, detail="answer without choices")
+        raise junk("answer without choices")
     choice = wire.choices[0]
     if choice.finish_reason in BROKEN_OFF:
         raise ProviderFailure(FailureKind.INTERRUPTED, status=200, detail="finish reason error")
@@ -66,14 +70,14 @@ def read_answer(body: bytes) -> Answer:
     parts: list[AnswerPart] = []
     if reasoning and isinstance(reasoning, str):
         parts.append(ReasoningPart(reasoning))
-    only_thought = bool(parts) and not text
     if text:
         parts.append(TextPart(text))
-    logprobs = logprobs_of(choice.logprobs)
+    usage, logprobs = usage_of(wire.usage), logprobs_of(choice.logprobs)
+    reason = finish_reason(choice.finish_reason, called=bool(calls))
     return Answer(
         parts=[*parts, *calls],
-        finish_reason=finish_reason(choice.finish_reason, called=bool(calls), only_thought=only_thought),
-        usage=usage_of(wire.usage),
+        finish_reason=settled_reason(reason, usage, max_tokens, said=bool(text or calls)),
+        usage=usage,
         logprobs=None if logprobs is None else Raw(logprobs),
     )
 
@@ -88,5 +92,5 @@ def _text(message: _Message) -> str | None:
 def _tool_call(call: Call) -> ToolCall:
     function = call.function
     if function is None or not function.name:
-        raise ProviderFailure(FailureKind.JUNK, status=200, detail="tool call without a name")
+        raise junk("tool call without a name")
     return ToolCall(call.id or new_call_id(), function.name, arguments_text(function.arguments) or "{}")

@@ -4,8 +4,8 @@ Called by the stream decoder for deltas with ``tool_calls``.
 """
 
 from libs.llm.canonical import StreamEvent, ToolCallDelta, ToolCallStart
-from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.providers.openai_chat.wire import Call, arguments_text, new_call_id
+from libs.llm.providers.replies import junk
 
 
 class _Open:
@@ -49,7 +49,7 @@ class CallTracker:
 
     def _open(self, place: int, id: str | None, name: str | None, events: list[StreamEvent]) -> _Open:
         if not name:
-            raise ProviderFailure(FailureKind.JUNK, status=200, detail="tool call without a name")
+            raise junk("tool call without a name")
         before = self._by_place.pop(place, None)
         if before is not None and not before.has_arguments:
             events.append(ToolCallDelta(before.index, "{}"))

@@ -13,6 +13,7 @@ from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.providers.openai_chat.calls import CallTracker
 from libs.llm.providers.openai_chat.wire import BROKEN_OFF, NULL, Call, finish_reason, logprobs_of, usage_of
 from libs.llm.providers.rejections import failure_in_answer
+from libs.llm.providers.replies import junk, settled_reason
 from libs.llm.providers.surrogates import SurrogateMender
 from libs.llm.providers.template import Template, text_of
 from libs.llm.sse import FrameTooLong, SseSplitter
@@ -49,13 +50,14 @@ _Piece: TypeAlias = type[TextDelta] | type[ReasoningDelta]
 
 
 class StreamDecoder:
-    """State of one stream.
+    """State of one stream; ``max_tokens`` is the limit that was sent.
 
     ``feed`` never raises: a failure waits in ``failure`` until what came before it has been handed on.
     ``done`` is true once the format's last event came; ``Finish`` is then the last event given out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_tokens: int) -> None:
+        self._max_tokens = max_tokens
         self.failure: ProviderFailure | None = None
         self.done = False
         self._splitter = SseSplitter()
@@ -64,7 +66,7 @@ class StreamDecoder:
         self._lessons = _LESSONS
         self._opened = False
         self._calls = CallTracker()
-        self._thought = self._spoke = False
+        self._spoke = False
         self._finish_reason: str | None = None
         self._usage = NULL
         self._mender = SurrogateMender()
@@ -88,7 +90,7 @@ class StreamDecoder:
         except ProviderFailure as failure:
             self.failure = failure
         except FrameTooLong:
-            self.failure = _junk("event too long")
+            self.failure = junk("event too long")
         return events
 
     def end(self) -> list[StreamEvent]:
@@ -127,7 +129,7 @@ class StreamDecoder:
         try:
             return _decode_chunk(self._mender.mend(data))
         except (DecodeError, RecursionError, UnicodeDecodeError):
-            raise _junk("chunk is not in the format") from None
+            raise junk("chunk is not in the format") from None
 
     def _read_choice(self, chunk: _Chunk, choice: _Choice, data: bytes, events: list[StreamEvent]) -> None:
         if choice.finish_reason is not None:
@@ -137,12 +139,11 @@ class StreamDecoder:
             return
         reasoning = delta.reasoning_content or delta.reasoning
         if reasoning and isinstance(reasoning, str):
-            self._thought = True
             events.append(ReasoningDelta(reasoning, encode(reasoning)))
         text = delta.content or delta.refusal
+        if isinstance(text, list):
+            text = "".join(part["text"] for part in text if isinstance(part.get("text"), str))
         if text:
-            if not isinstance(text, str):
-                text = "".join(part["text"] for part in text if isinstance(part.get("text"), str))
             self._spoke = True
             logprobs = logprobs_of(choice.logprobs)
             if logprobs is not None:
@@ -176,9 +177,10 @@ class StreamDecoder:
             raise ProviderFailure(FailureKind.INTERRUPTED, status=200, detail="finish reason error")
         self.done = True
         self._calls.finish(events)
-        only_thought = self._thought and not self._spoke
-        ending = finish_reason(reason, called=self._calls.called, only_thought=only_thought)
-        events.append(Finish(ending, usage_of(self._usage)))
+        usage, called = usage_of(self._usage), self._calls.called
+        ending = finish_reason(reason, called=called)
+        said = self._spoke or called
+        events.append(Finish(settled_reason(ending, usage, self._max_tokens, said=said), usage))
 
 
 def _only_string(chunk: _Chunk) -> tuple[_Piece, str] | None:
@@ -196,7 +198,3 @@ def _only_string(chunk: _Chunk) -> tuple[_Piece, str] | None:
         # Under both names at once only one of them would be put into the pattern.
         return None if delta.reasoning_content and delta.reasoning else (ReasoningDelta, reasoning)
     return None
-
-
-def _junk(detail: str) -> ProviderFailure:
-    return ProviderFailure(FailureKind.JUNK, status=200, detail=detail)

@@ -72,17 +72,10 @@ class Call(Struct, gc=False):
     function: Function | None = None
 
 
-def finish_reason(value: str | None, *, called: bool, only_thought: bool) -> FinishReason:
-    """The contract's reason for a provider's own.
-
-    A call made under ``stop`` still ends in ``tool_calls``, and thinking that no answer followed was cut off.
-    """
+def finish_reason(value: str | None, *, called: bool) -> FinishReason:
+    """The contract's reason for a provider's own; a call made under ``stop`` still ends in ``tool_calls``."""
     reason = _FINISH_REASONS.get((value or "stop").lower(), FinishReason.STOP)
-    if reason is not FinishReason.STOP:
-        return reason
-    if called:
-        return FinishReason.TOOL_CALLS
-    return FinishReason.LENGTH if only_thought else reason
+    return FinishReason.TOOL_CALLS if called and reason is FinishReason.STOP else reason
 
 
 def usage_of(raw: Raw) -> Usage | None:

@@ -16,12 +16,13 @@ from libs.llm.providers.openai_chat.stream import StreamDecoder
 from tests.support.provider import DONE, chunk, delta, event, finish, usage
 
 IDENTITY = Identity("0198", "fx", 1)
+LIMIT = 1_000
 ASKED = parse(b'{"model":"fx","messages":[{"role":"user","content":"x"}]}')
 
 
 def relay(*reads: bytes) -> tuple[bytes, StreamDecoder, ChunkWriter]:
     """The client's bytes after these reads, failures excluded."""
-    decoder, writer = StreamDecoder(), ChunkWriter(IDENTITY, ASKED)
+    decoder, writer = StreamDecoder(LIMIT), ChunkWriter(IDENTITY, ASKED)
     out = b""
     for read in reads:
         events = decoder.feed(read)
@@ -77,7 +78,7 @@ def test_every_text_survives_the_pattern_learned_from_any_other(first: str, asci
 
 
 def test_chunks_of_one_shape_are_recognised_after_the_first() -> None:
-    decoder = StreamDecoder()
+    decoder = StreamDecoder(LIMIT)
     decoder.feed(delta("", role="assistant"))
     decoder.feed(delta("one"))
     before = decoder._template.before
@@ -108,7 +109,7 @@ def test_usage_beside_every_text_is_the_last_one_told() -> None:
         chunk([{"delta": {"content": "a"}, "finish_reason": None}], usage={"prompt_tokens": 3, "completion_tokens": n})
         for n in range(1, 5)
     ]
-    decoder = StreamDecoder()
+    decoder = StreamDecoder(LIMIT)
     for frame in (*said, finish()):
         decoder.feed(frame)
     assert decoder.feed(DONE) == [Finish(FinishReason.STOP, Usage(3, 4))]
@@ -158,7 +159,7 @@ def test_usage_beside_every_text_is_the_last_one_told() -> None:
 )  # fmt: skip
 @pytest.mark.rule("CHAT-054")
 def test_usage_is_brought_to_one_arithmetic(counted: Any, expected: Usage | None) -> None:
-    decoder = StreamDecoder()
+    decoder = StreamDecoder(LIMIT)
     decoder.feed(finish())
     decoder.feed(chunk([], usage=counted))
     assert decoder.feed(DONE) == [Finish(FinishReason.STOP, expected)]
@@ -174,7 +175,7 @@ def test_usage_is_brought_to_one_arithmetic(counted: Any, expected: Usage | None
     ],
 )  # fmt: skip
 def test_finish_reasons_are_the_contracts_four(theirs: str, ours: str) -> None:
-    decoder = StreamDecoder()
+    decoder = StreamDecoder(LIMIT)
     decoder.feed(finish(theirs))
     assert decoder.feed(DONE) == [Finish(FinishReason(ours), None)]
 
@@ -198,7 +199,7 @@ def test_a_character_cut_in_two_is_put_together(pieces: list[str], whole: str) -
 
 
 def test_an_event_without_end_is_junk() -> None:
-    decoder = StreamDecoder()
+    decoder = StreamDecoder(LIMIT)
     for _ in range(200):
         decoder.feed(b"x" * 65_536)
     assert decoder.failure is not None and decoder.failure.kind is FailureKind.JUNK
@@ -248,7 +249,7 @@ def test_any_cut_of_any_stream_gives_the_same_client_bytes(
 def test_a_stream_cut_short_is_never_a_whole_one(pieces: list[bytes], data: st.DataObject) -> None:
     raw = b"".join([*pieces, finish(), usage(3, 4), DONE])
     end = data.draw(st.integers(0, len(raw) - 3))
-    decoder = StreamDecoder()
+    decoder = StreamDecoder(LIMIT)
     decoder.feed(raw[:end])
     decoder.end()
     assert decoder.failure is not None and not decoder.done
