@@ -31,6 +31,7 @@ def write_catalog(path: Path, p1: str, p2: str) -> Path:
         _provider("p1-ant", "anthropic", p1),
         _provider("p1-json", "openai_chat", p1, json_format=True),
         _provider("p1-ant-json", "anthropic", p1, json_format=True),
+        _provider("p1-plain", "openai_chat", p1, tools=False),
         # Paused by what they answer: no other case may depend on them.
         _provider("p1-slow", "openai_chat", p1),
         _provider("p1-ant-slow", "anthropic", p1),
@@ -41,6 +42,7 @@ def write_catalog(path: Path, p1: str, p2: str) -> Path:
         _paid("fx-two", "p1", "p2"),
         _paid("fx-oai-json", "p1-json"),
         _paid("fx-ant-json", "p1-ant-json", cache_write=CACHE_WRITE),
+        _paid("fx-plain", "p1-plain"),
         _paid("fx-oai-slow", "p1-slow"),
         _paid("fx-ant-slow", "p1-ant-slow", cache_write=CACHE_WRITE),
         _model("fx-small", "p1", context_length=2_000, max_output_tokens=1_500, rupiah_per_1m_tokens=_PRICE),

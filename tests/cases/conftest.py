@@ -17,6 +17,8 @@ _SETTINGS = {
     "ROUTER_HEALTH__FAILURES_IN_ROW": "100000",
     "ROUTER_HEALTH__WINDOW_LEAST": "100000",
     "EDGE_PROVIDER_WAIT_S": "1",
+    # Each test has an account of its own and asks less often, but for the one that wants to see this limit.
+    "LIMITER_ACCOUNT_RPM": "60",
 }
 
 

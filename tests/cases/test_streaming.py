@@ -207,3 +207,37 @@ def test_nothing_but_our_own_comment_opens_a_stream(caller: Caller, p1: Backgrou
     answer = caller.chat(stream=True)
     assert join_chat(answer.content).text == "ok"
     assert "VENDOR" not in answer.text
+
+
+def _rejections() -> dict[str, tuple[str, list[bytes]]]:
+    refused = {"error": {"message": "vendor text", "type": "x", "code": "content_policy_violation"}}
+    length = {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: vendor"}}
+    return {
+        "fx-oai": ("content_policy_violation", [ROLE, delta("So"), event(refused)]),
+        "fx-ant": ("context_length_exceeded", [*flat(start(10), text_block(0, "So")), event(length, "error")]),
+    }
+
+
+REJECTIONS = _rejections()
+
+
+@pytest.mark.rule("ERR-023", "STR-052", "STR-068")
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("model", REJECTIONS)
+def test_a_rejection_in_the_middle_of_a_stream_keeps_its_code(
+    caller: Caller, p1: BackgroundProvider, model: str, format: str
+) -> None:
+    code, told = REJECTIONS[model]
+    # Apart in time, so that the text is out before the rejection is seen.
+    p1.answers(stream(*told[:-1], Pause(0.1), told[-1]))
+    answer = caller.ask(format, model, stream=True)
+    joined = join(format, answer)
+    assert joined.error is not None
+    if format == "messages":
+        assert joined.error["type"] == "invalid_request_error"
+    else:
+        assert joined.error["code"] == code
+    if format == "chat":
+        assert joined.error["type"] == "upstream_error"
+    assert "vendor" not in answer.text
+    assert caller.settled() == RUPIAH_100_000
