@@ -34,7 +34,7 @@ class Waits(Part):
     # Silence after which a stream gets a comment line.
     keepalive_s: float = Field(15.0, gt=0)
     # Silence after which a JSON answer begins with a space, and from then on gets another.
-    long_wait_s: float = Field(45.0, gt=0)
+    long_wait_s: float = Field(60.0, gt=0)
     space_every_s: float = Field(20.0, gt=0)
     # How long a client may take nothing of what is sent before it counts as gone.
     write_stall_s: float = Field(60.0, gt=0)

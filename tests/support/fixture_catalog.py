@@ -9,6 +9,7 @@ from typing import Any
 PROVIDER_KEY = {"E2E_PROVIDER_KEY": "sk-provider-secret"}
 
 _LIMITS = {"context_length": 128_000, "max_output_tokens": 8_192, "tool_call": True, "endpoints": ["chat"]}
+_THINKS = {"reasoning": True, "reasoning_options": ["low", "medium", "high"]}
 _PRICE = {"input": 4_200, "output": 24_000, "cache_read": 840}
 
 
@@ -40,6 +41,8 @@ def _models() -> list[dict[str, Any]]:
         _paid("fx-other", [_served("p2")]),
         _paid("fx-small", [_served("p1")], context_length=2_000, max_output_tokens=1_500),
         _paid("fx-image", [_served("p1")], endpoints=["images"]),
+        _paid("fx-think", [_served("p1")], **_THINKS),
+        _free("fx-think:free", "fixtures", [_served("p1")], **_THINKS),
         _free("fx-free:free", "fixtures", [_served("p1")], free_rpm=1_000, free_daily=1_000),
         _paid("sim-1", [{"provider": "simulated"}]),
         _free("sim-1:free", "kenari", [{"provider": "simulated"}]),
