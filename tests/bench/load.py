@@ -18,7 +18,8 @@ from tests.bench import processes
 
 _SCRIPT = Path(__file__).with_name("chat.lua")
 _MARK = "RESULT "
-_PATH = "/v1/chat/completions"
+CHAT = "/v1/chat/completions"
+MESSAGES = "/v1/messages"
 # A target counts as having finished its work once it uses less than this share of one core.
 _QUIET_CORES = 0.15
 _QUIET_WINDOW_S = 0.25
@@ -36,6 +37,7 @@ class Case:
     label: str
     connections: int
     stream: bool = False
+    path: str = CHAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def _run_wrk(target: Target, case: Case, seconds: int, script: Path) -> Outcome:
     command = ["wrk", "-t1", f"-c{case.connections}", f"-d{seconds}s", "--timeout=20s", f"--script={script}"]
     try:
         done = subprocess.run(
-            [*command, target.base_url + _PATH],
+            [*command, target.base_url + case.path],
             env={**os.environ, **_settings(target, case)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -151,22 +153,26 @@ def parse_outcome(stdout: str, stderr: str = "") -> Outcome:
     raise BenchError(f"wrk gave no result: {words}")
 
 
-def probe(target: Target, chunks: int) -> None:
-    """Ask once plainly and once streamed; raise BenchError unless all of the provider's answer arrives."""
-    plain = _ask(target, stream=False)
+def probe(target: Target, chunks: int, ends: Mapping[str, str] = {CHAT: "[DONE]"}) -> None:
+    """Ask once plainly and streamed; raise BenchError unless all of the provider's answer arrives.
+
+    ends: what the stream of each path ends in.
+    """
+    plain = _ask(target, CHAT, stream=False)
     if "Hello from the mock provider." not in plain:
         raise BenchError(f"{target.name} answered without the provider's text: {plain[:200]}")
-    streamed = _ask(target, stream=True)
-    if f"tok{chunks - 1} " not in streamed or "[DONE]" not in streamed:
-        raise BenchError(f"{target.name} streamed without the provider's last words: {streamed[-200:]}")
+    for path, end in ends.items():
+        streamed = _ask(target, path, stream=True)
+        if f"tok{chunks - 1} " not in streamed or end not in streamed:
+            raise BenchError(f"{target.name} streamed without the provider's last words: {streamed[-200:]}")
 
 
-def _ask(target: Target, stream: bool) -> str:
+def _ask(target: Target, path: str, *, stream: bool) -> str:
     address = urlsplit(target.base_url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=20)
     try:
         headers = {**_headers(target), "Authorization": f"Bearer {target.keys[0]}"}
-        connection.request("POST", _PATH, _body(target, stream), headers)
+        connection.request("POST", path, _body(target, stream), headers)
         answer = connection.getresponse()
         text = answer.read().decode(errors="replace")
     except OSError as error:
