@@ -228,7 +228,7 @@ async def test_a_slow_answer_within_the_waits_is_an_answer(provider: ScriptedPro
 async def test_a_body_without_end_is_junk_and_bounded(
     provider: ScriptedProvider, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("libs.llm.providers.openai_chat.adapter._MAX_ANSWER_BYTES", 1_000_000)
+    monkeypatch.setattr("libs.llm.providers.replies._MAX_ANSWER_BYTES", 1_000_000)
     provider.answers(Scripted((b" " * 65_536,) * 200, chunked=True))
     assert (await failure(upstream)).kind is FailureKind.JUNK
 

@@ -15,6 +15,7 @@ from libs.llm.formats.openai_chat.request import check_messages, estimate, outpu
 from libs.llm.formats.openai_chat.wishes import read_reasoning
 
 DEFAULT_MAX_TOKENS = 8_192
+_LONGEST_MESSAGE = 300  # they quote names of the client's own
 
 _ROLES = frozenset({"system", "developer", "user", "assistant"})
 _ASSISTANTS_ALONE = ("reasoning", "reasoning_content", "reasoning_details")
@@ -33,7 +34,7 @@ def parse(body: bytes) -> ChatRequest:
         raise BadRequest(error.message, code="invalid_json") from None
     except BadRequest as error:
         param = _param(error)
-        raise BadRequest(error.message, param, code="", param=param) from None
+        raise BadRequest(error.message[:_LONGEST_MESSAGE], param, code="", param=param) from None
 
 
 def _read(body: bytes) -> ChatRequest:
@@ -99,7 +100,7 @@ def _param(error: BadRequest) -> str | None:
     member = _MEMBER.search(error.message)
     if member is not None:
         path.append(member[1])
-    return _INDEX.sub(r".\1", ".".join(path)) or None
+    return _INDEX.sub(r".\1", ".".join(path))[:_LONGEST_MESSAGE] or None
 
 
 def _refuse(message: str, field: str) -> NoReturn:
