@@ -3,6 +3,7 @@
 Called by ``request``; what the format has no place for is left out without an error.
 """
 
+from collections import deque
 from typing import Any
 
 from msgspec import Raw
@@ -73,31 +74,33 @@ class _Results:
     """Hands out the results of calls: each right after the turn that called, wherever the client put it."""
 
     def __init__(self, messages: list[Message]) -> None:
-        self._waiting: dict[str, list[ToolResultPart]] = {}
+        self._waiting: dict[str, deque[ToolResultPart]] = {}
+        self._given: set[int] = set()
         for message in messages:
             for part in message.parts:
                 if type(part) is ToolResultPart:
-                    self._waiting.setdefault(part.call_id, []).append(part)
+                    self._waiting.setdefault(part.call_id, deque()).append(part)
 
     def of(self, message: Message) -> list[dict[str, Any]]:
         """The results of the turn's calls, and their pictures after all of them."""
-        found: list[ToolResultPart] = []
-        for part in message.parts:
-            if type(part) is ToolCall and self._waiting.get(part.id):
-                found.append(self._waiting[part.id].pop(0))
+        calls = [part for part in message.parts if type(part) is ToolCall]
+        found = [result for result in map(self._next, calls) if result is not None]
         return _tool_messages(found)
 
     def left_in(self, message: Message) -> list[dict[str, Any]]:
         """A result in its own place: one that no earlier call has taken."""
-        left = [
-            part
-            for part in message.parts
-            if type(part) is ToolResultPart and any(part is waiting for waiting in self._waiting[part.call_id])
-        ]
-        for part in left:
-            waiting = self._waiting[part.call_id]
-            self._waiting[part.call_id] = [other for other in waiting if other is not part]
+        left = [part for part in message.parts if type(part) is ToolResultPart and id(part) not in self._given]
+        self._given.update(map(id, left))
         return _tool_messages(left)
+
+    def _next(self, call: ToolCall) -> ToolResultPart | None:
+        waiting = self._waiting.get(call.id)
+        while waiting:
+            result = waiting.popleft()
+            if id(result) not in self._given:
+                self._given.add(id(result))
+                return result
+        return None
 
 
 def _tool_messages(results: list[ToolResultPart]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """What a provider of the Chat format is sent: the client's own members with ours in place, or a body from the hub."""
 
 import json
+import time
 from typing import Any, Literal
 
 import pytest
@@ -261,13 +262,20 @@ def spoken(*messages: Message) -> list[tuple[str, Any]]:
         ([HELLO, result("x"), HELLO], [("user", "Hi"), ("tool", "X"), ("user", "Hi")]),
         ([calls("a"), result("a", TextPart("1")), result("a", TextPart("2"))],
          [("assistant", ["a"]), ("tool", "1"), ("tool", "2")]),
+        ([result("a"), calls("a"), HELLO], [("tool", "A"), ("assistant", ["a"]), ("user", "Hi")]),
         ([calls("a"), result("a", TextPart(""))], [("assistant", ["a"]), ("tool", "")]),
     ],
-    ids=["by id", "right after", "two turns", "an id again", "no call", "two results", "empty"],
+    ids=["by id", "right after", "two turns", "an id again", "no call", "two results", "too early", "empty"],
 )  # fmt: skip
 @pytest.mark.rule("TOOL-016", "TOOL-020", "TOOL-035", "TOOL-045")
 def test_each_result_follows_the_turn_that_called(messages: list[Message], sent: list[tuple[str, Any]]) -> None:
     assert spoken(*messages) == sent
+
+
+def test_many_results_of_one_id_take_no_longer_than_others() -> None:
+    began = time.process_time()
+    spoken(calls(""), *(result("", TextPart("x")) for _ in range(50_000)))
+    assert time.process_time() - began < 3
 
 
 @pytest.mark.rule("MSG-038")
