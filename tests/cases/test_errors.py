@@ -252,7 +252,7 @@ def test_the_limit_of_an_account(caller: Caller, p1: BackgroundProvider) -> None
     for format in FORMATS:
         refused = caller.ask(format, "fx-oai")
         check(refused, format, 429, "rate_limit_exceeded", "", "rate_limit_error")
-        assert int(refused.headers["retry-after"]) > 0
+        assert "retry-after" not in refused.headers
 
 
 @pytest.mark.rule("ERR-027", "ERR-028", "ERR-032", "ERR-035", "ERR-038", "ERR-082", "STR-012")

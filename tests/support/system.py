@@ -143,7 +143,9 @@ class System:
 
     def http(self, person: Person | None = None, timeout: float = 30.0) -> httpx.Client:
         """A client of the public API, with the person's key."""
-        return httpx.Client(base_url=self.base_url, headers=person.headers if person else {}, timeout=timeout)
+        headers = person.headers if person else {}
+        # No TLS here, and reading the root certificates would take most of a request's time.
+        return httpx.Client(base_url=self.base_url, headers=headers, timeout=timeout, verify=False)
 
     def balance(self, person: Person) -> dict[str, Any]:
         with self.http(person) as client:
@@ -169,7 +171,7 @@ class System:
 
     def metric(self, service: str, name: str, **labels: str) -> float:
         """The sum of a metric's samples whose labels fit."""
-        text = httpx.get(f"http://{self.ports.ops(service)}/metrics", timeout=10).text
+        text = httpx.get(f"http://{self.ports.ops(service)}/metrics", timeout=10, verify=False).text
         total = 0.0
         for line in text.splitlines():
             if line.startswith((name + "{", name + " ")) and all(f'{k}="{v}"' in line for k, v in labels.items()):
