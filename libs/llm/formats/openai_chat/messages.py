@@ -70,14 +70,27 @@ class Conversation:
         """The leading system turns as one text, empty ones left out."""
         return SEPARATOR.join(self._system)
 
-    def add(self, turn: wire.Turn, path: str) -> None:
-        """Read one turn; raises ``BadRequest`` naming the member under ``path``."""
+    def add(self, turn: wire.Turn, place: int) -> None:
+        """Read the turn at ``place``; raises ``BadRequest`` naming the member at fault."""
         role = _ROLES.get(turn.role)
         if role is None:
-            _refuse("must be system, developer, user, assistant or tool", f"{path}.role")
-        if turn.content is None and role is Role.USER:
-            _refuse("must be a string or an array of parts", f"{path}.content")
-        parts = self._content(turn.content, f"{path}.content")
+            _refuse("must be system, developer, user, assistant or tool", f"messages[{place}].role")
+        content = turn.content
+        if isinstance(content, str):
+            self.characters += len(content)
+            parts: list[Part] = [TextPart(content)]
+        elif content is not None:
+            parts = self._parts(content, f"messages[{place}].content")
+        elif role is Role.USER:
+            _refuse("must be a string or an array of parts", f"messages[{place}].content")
+        else:
+            parts = []
+        if role is not Role.USER:
+            self._add_other(turn, role, parts, place)
+        else:
+            self.messages.append(Message(role, parts))
+
+    def _add_other(self, turn: wire.Turn, role: Role, parts: list[Part], place: int) -> None:
         match role:
             case Role.SYSTEM if not self.messages:
                 self.leading += 1
@@ -86,18 +99,13 @@ class Conversation:
                     self._system.append(text)
                 return
             case Role.ASSISTANT:
-                parts = [*self._reasoning(turn), *parts, *self._calls(turn.tool_calls, f"{path}.tool_calls")]
+                parts = [*self._reasoning(turn), *parts, *self._calls(turn.tool_calls, f"messages[{place}].tool_calls")]
             case Role.TOOL:
                 shown = [part for part in parts if isinstance(part, TextPart | ImagePart)]
                 parts = [ToolResultPart(turn.tool_call_id or "", shown)]
         self.messages.append(Message(role, parts))
 
-    def _content(self, content: str | list[wire.Part] | None, path: str) -> list[Part]:
-        if content is None:
-            return []
-        if isinstance(content, str):
-            self.characters += len(content)
-            return [TextPart(content)]
+    def _parts(self, content: list[wire.Part], path: str) -> list[Part]:
         parts: list[Part] = []
         for place, part in enumerate(content):
             match part.type:

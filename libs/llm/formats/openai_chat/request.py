@@ -35,7 +35,7 @@ def parse(body: bytes) -> ChatRequest:
         _refuse("`n` must be 1: one answer per request is supported", "n")
     turns = check_messages(wire.messages)
     conversation = read_messages(turns, fields)
-    tools, tools_elsewhere = read_tools(wire.tools or [])
+    tools, tools_elsewhere = read_tools(wire.tools) if wire.tools else ([], [])
     tool_choice = read_tool_choice(wire.tool_choice)
     if wire.tool_choice is not None and tool_choice is None:
         del fields["tool_choice"]
@@ -79,7 +79,7 @@ def read_messages(turns: list[Turn], fields: dict[str, Raw]) -> Conversation:
     """The turns in the hub's form; ``fields`` gets them as a provider of the same format can take them."""
     conversation = Conversation()
     for place, turn in enumerate(turns):
-        conversation.add(turn, f"messages[{place}]")
+        conversation.add(turn, place)
     if conversation.unfit:
         fields["messages"] = with_fitting_parts(fields["messages"], turns)
     if conversation.leading > 1:
