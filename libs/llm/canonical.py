@@ -15,6 +15,9 @@ DEFAULT_MAX_TOKENS = 65_536
 Dialect: TypeAlias = Literal["openai_chat", "openai_responses", "anthropic_messages"]
 """In whose words a body is. The strict Kyara dialect is a subset of ``openai_chat`` and counts as it."""
 
+SEALED = "kn1."
+"""Begins the signatures that only the provider adapter which made them can read; none is sent on as it stands."""
+
 
 class Role(StrEnum):
     """Who speaks. ``SYSTEM`` covers ``developer`` too: models are told instructions under either name."""

@@ -8,8 +8,7 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import encode
 
-from libs.llm.canonical import Answer, ChatRequest, FinishReason, ReasoningPart, TextPart, ToolCall, Usage
-from libs.llm.formats.openai_responses.items import OUR_SEAL
+from libs.llm.canonical import SEALED, Answer, ChatRequest, FinishReason, ReasoningPart, TextPart, ToolCall, Usage
 from libs.llm.identity import Identity
 
 _PLAIN_TEXT = Raw(b'{"format":{"type":"text"}}')
@@ -70,7 +69,7 @@ def wants_sealed(request: ChatRequest) -> bool:
 
 def sealed(signature: str) -> bool:
     """Whether a reasoning's proof is one that a client of this format can hand back."""
-    return signature.startswith(OUR_SEAL)
+    return signature.startswith(SEALED)
 
 
 def item_id(prefix: str, identity: Identity, index: int) -> str:

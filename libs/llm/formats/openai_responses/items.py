@@ -8,14 +8,11 @@ from typing import Any, NoReturn
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
-from libs.llm.canonical import ImagePart, Message, ReasoningPart, Role, TextPart, ToolCall, ToolResultPart
+from libs.llm.canonical import SEALED, ImagePart, Message, ReasoningPart, Role, TextPart, ToolCall, ToolResultPart
 from libs.llm.data_url import read_data_url
 from libs.llm.failures import BadRequest
 from libs.llm.formats.body import decode_at
 from libs.llm.formats.openai_responses.conversation import Conversation
-
-OUR_SEAL = "kn1."
-"""How encrypted reasoning begins that one of our providers can read back; any other is of no use here."""
 
 _ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
 _TEXTS = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
@@ -117,7 +114,7 @@ def _read_reasoning(item: _ReasoningItem, path: str, said: Conversation) -> None
     """Earlier reasoning: its summary, or where a client kept only the full text, that."""
     text = _joined(item.summary, f"{path}.summary") or _joined(item.content, f"{path}.content")
     sealed = item.encrypted_content or ""
-    signature = sealed if sealed.startswith(OUR_SEAL) else ""
+    signature = sealed if sealed.startswith(SEALED) else ""
     said.characters += len(text)
     if text or signature:
         said.act(Message(Role.ASSISTANT, [ReasoningPart(text, signature)]))

@@ -14,8 +14,6 @@ from libs.llm.canonical import (
     ToolCall,
     ToolResultPart,
 )
-from libs.llm.formats.openai_responses.items import OUR_SEAL
-from libs.llm.providers.sealed import PREFIX
 from tests.unit.llm.openai_responses.bodies import (
     HI,
     PNG,
@@ -184,7 +182,3 @@ def test_everything_a_model_reads_is_estimated() -> None:
         read({"role": "developer", "content": text}),
     ]
     assert all(1_000 <= request.input_tokens - base + 1 <= 1_100 for request in requests)
-
-
-def test_the_seal_is_the_one_providers_make() -> None:
-    assert OUR_SEAL == PREFIX
