@@ -57,8 +57,16 @@ REFUSED: list[tuple[str, bytes, str | None]] = [
     ("RESP-043", items(user({"type": "input_image", "image_url": ""})), "input[0].content[0].image_url"),
     ("RESP-043", items(user({"type": "input_image", "file_id": "file_1"})), "input[0].content[0].image_url"),
     ("VIS-016", items(user({"type": "input_image", "image_url": "data:image/png,x"})), "input[0].content[0].image_url"),
-    ("RESP-044", items({"role": "developer", "content": [{"type": "input_image", "image_url": PNG}]}), None),
-    ("RESP-044", items({"role": "system", "content": [{"type": "input_image", "image_url": PNG}]}), None),
+    (
+        "RESP-044",
+        items(HI, {"role": "developer", "content": [{"type": "input_image", "image_url": PNG}]}),
+        "input[1].content[0]",
+    ),
+    (
+        "RESP-044",
+        items(HI, {"role": "system", "content": [{"type": "input_image", "image_url": PNG}]}),
+        "input[1].content[0]",
+    ),
     ("RESP-045", items(user({"type": "input_file", "file_data": PNG})), "input[0].content[0]"),
     ("VIS-023", items(HI, call(), output(output=[{"type": "input_file"}])), "input[2].output[0]"),
     ("RESP-037", items(call() | {"call_id": ""}), "input[0].call_id"),
