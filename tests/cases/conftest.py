@@ -10,14 +10,14 @@ from tests.cases.answers import says_ok
 from tests.cases.caller import Caller
 from tests.cases.catalog import PROVIDER_KEY, write_catalog
 from tests.support.background import BackgroundProvider
-from tests.support.system import System
+from tests.support.system import Person, System
 
 _SETTINGS = {
     # Providers fail on purpose here, one after another; a wait that they name themselves still pauses them.
     "ROUTER_HEALTH__FAILURES_IN_ROW": "100000",
     "ROUTER_HEALTH__WINDOW_LEAST": "100000",
     "EDGE_PROVIDER_WAIT_S": "1",
-    # Each test has an account of its own and asks less often, but for the one that wants to see this limit.
+    # No account asks as often, but for the one that wants to see this limit.
     "LIMITER_ACCOUNT_RPM": "60",
 }
 
@@ -46,7 +46,24 @@ def p2(second: BackgroundProvider) -> BackgroundProvider:
     return second
 
 
+@pytest.fixture(scope="package")
+def people(system: System) -> Iterator[Person]:
+    """Accounts with Rp 100,000. Making one takes as long as several requests: a few tests share each."""
+
+    def endless() -> Iterator[Person]:
+        while True:
+            yield from [system.person()] * 8
+
+    return endless()
+
+
 @pytest.fixture
-def caller(system: System, p1: BackgroundProvider, p2: BackgroundProvider) -> Caller:
-    """A new account with Rp 100,000."""
+def caller(system: System, p1: BackgroundProvider, p2: BackgroundProvider, people: Iterator[Person]) -> Caller:
+    """Somebody who asks."""
+    return Caller(system, next(people))
+
+
+@pytest.fixture
+def payer(system: System, p1: BackgroundProvider, p2: BackgroundProvider) -> Caller:
+    """Somebody whose money and usage log nobody else touches: Rp 100,000 and no row."""
     return Caller(system, system.person())

@@ -194,17 +194,17 @@ PROVIDERS = {("fx-oai", name): theirs for name, theirs in OPENAI.items()} | {
     "ERR-079", "STR-011",
 )  # fmt: skip
 @pytest.mark.parametrize(("model", "cause"), PROVIDERS, ids=[f"{wire}-{name}" for wire, name in PROVIDERS])
-def test_errors_of_a_provider(caller: Caller, p1: BackgroundProvider, model: str, cause: str) -> None:
+def test_errors_of_a_provider(payer: Caller, p1: BackgroundProvider, model: str, cause: str) -> None:
     theirs = PROVIDERS[model, cause]
     p1.answers(theirs.answer)
     for format in FORMATS:
         for streamed in (False, True):
-            answer = caller.ask(format, model, stream=streamed)
+            answer = payer.ask(format, model, stream=streamed)
             check(answer, format, theirs.status, theirs.code, theirs.kind, theirs.messages_kind)
             assert "retry-after" not in answer.headers
     # Nobody was asked twice, and nothing cost anything.
     assert len(p1.requests) == 2 * len(FORMATS)
-    assert caller.settled() == 100_000_000_000
+    assert payer.settled() == 100_000_000_000
 
 
 @pytest.mark.rule("ERR-075")
@@ -232,10 +232,10 @@ def test_all_providers_of_a_model_failing(
     ("model", "code", "retry"),
     [("fx-minute:free", "free_quota_rpm", True), ("fx-once:free", "free_quota_daily", False)],
 )
-def test_limits_of_free_models(caller: Caller, format: str, model: str, code: str, retry: bool) -> None:
-    assert caller.ask(format, model).status_code == 200
+def test_limits_of_free_models(payer: Caller, format: str, model: str, code: str, retry: bool) -> None:
+    assert payer.ask(format, model).status_code == 200
     # That it succeeded is told to the limiter when the answer is out already.
-    refused: httpx.Response = eventually(lambda: _refused(lambda: caller.ask(format, model)))
+    refused: httpx.Response = eventually(lambda: _refused(lambda: payer.ask(format, model)))
     check(refused, format, 429, code, "rate_limit_exceeded", "rate_limit_error")
     assert int(refused.headers["retry-after"]) > 0
     assert refused.headers.get("x-should-retry") == (None if retry else "false")
@@ -247,10 +247,10 @@ def _refused(ask: Callable[[], httpx.Response]) -> httpx.Response | None:
 
 
 @pytest.mark.rule("ERR-014")
-def test_the_limit_of_an_account(caller: Caller, p1: BackgroundProvider) -> None:
-    eventually(lambda: _refused(caller.chat), every_s=0)
+def test_the_limit_of_an_account(payer: Caller) -> None:
+    eventually(lambda: _refused(payer.chat), every_s=0)
     for format in FORMATS:
-        refused = caller.ask(format, "fx-oai")
+        refused = payer.ask(format, "fx-oai")
         check(refused, format, 429, "rate_limit_exceeded", "", "rate_limit_error")
         assert "retry-after" not in refused.headers
 
@@ -261,10 +261,10 @@ def test_plain_text_before_the_api(caller: Caller, p1: BackgroundProvider, forma
     url, body = caller.system.base_url + PATHS[format], {"model": "fx-oai", "stream": True}
     unknown = {"authorization": "Bearer kn-" + "A" * 43}
     answers = {
-        (401, "missing authorization"): httpx.post(url, json=body),
-        (401, "invalid key"): httpx.post(url, json=body, headers=unknown),
+        (401, "missing authorization"): httpx.post(url, json=body, verify=False),
+        (401, "invalid key"): httpx.post(url, json=body, headers=unknown, verify=False),
         (413, "request body too large"): httpx.post(
-            url, content=b" " * (32 * 1024 * 1024 + 1), headers=caller.person.headers
+            url, content=b" " * (32 * 1024 * 1024 + 1), headers=caller.person.headers, verify=False
         ),
     }
     for (status, text), answer in answers.items():

@@ -34,29 +34,29 @@ SAID = "The answer is "
 @pytest.mark.rule("STR-013", "STR-036", "STR-072")
 @pytest.mark.parametrize("format", FORMATS)
 def test_c037_nobody_goes_on_where_another_has_broken_off(
-    caller: Caller, p1: BackgroundProvider, p2: BackgroundProvider, format: str
+    payer: Caller, p1: BackgroundProvider, p2: BackgroundProvider, format: str
 ) -> None:
     """The joiners allow one start; the second provider is not even asked."""
     p1.answers(stream(delta("", role="assistant"), delta(SAID), RESET))
     p2.answers(stream(delta("", role="assistant"), delta("42."), finish("stop"), usage(10, 3), DONE))
-    answer = caller.ask(format, "fx-two", stream=True)
+    answer = payer.ask(format, "fx-two", stream=True)
     joined = join(format, answer)
     assert joined.error is not None
     assert SAID in answer.text
     assert "42." not in answer.text
     assert not p2.requests
-    assert len(caller.log(1)) == 1
+    assert len(payer.log(1)) == 1
 
 
 @pytest.mark.rule("ERR-017", "ERR-048", "ERR-049", "ERR-050", "ERR-057", "ERR-061")
 @pytest.mark.parametrize("format", FORMATS)
 def test_c039_a_request_the_provider_calls_malformed_is_asked_once(
-    caller: Caller, p1: BackgroundProvider, p2: BackgroundProvider, format: str
+    payer: Caller, p1: BackgroundProvider, p2: BackgroundProvider, format: str
 ) -> None:
     said = "vendor-x: param top_k bad at https://api.vendor-x.example"
     p1.answers(error(400, said, type="invalid_request_error"))
     p2.answers(error(422, "vendor-y says no"))
-    answer = caller.ask(format, "fx-two")
+    answer = payer.ask(format, "fx-two")
     assert answer.status_code == 400
     body = answer.json()
     if format == "messages":
@@ -69,7 +69,7 @@ def test_c039_a_request_the_provider_calls_malformed_is_asked_once(
     assert not [word for word in ("vendor", "top_k", "https://") if word in answer.text]
     assert len(p1.requests) == 1
     assert len(p2.requests) <= 1
-    assert caller.settled() == RUPIAH_100_000
+    assert payer.settled() == RUPIAH_100_000
 
 
 NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
@@ -147,7 +147,7 @@ VENDOR = {"server": "vendor-x", "x-vendor-x-request": "abc", "set-cookie": "v=1"
 
 
 @pytest.mark.rule("ERR-079", "ERR-061", "CHAT-044", "CHAT-045", "STR-020")
-def test_c043_nothing_of_the_provider_shows(caller: Caller, p1: BackgroundProvider) -> None:
+def test_c043_nothing_of_the_provider_shows(payer: Caller, p1: BackgroundProvider) -> None:
     told = {
         "id": "vendorx-1",
         "object": "chat.completion",
@@ -165,18 +165,18 @@ def test_c043_nothing_of_the_provider_shows(caller: Caller, p1: BackgroundProvid
         headers=VENDOR,
     )
     p1.answers(json_answer(told, headers=VENDOR), streamed)
-    whole = caller.chat()
+    whole = payer.chat()
     assert whole.json()["model"] == "fx-oai"
     assert whole.json()["id"] == whole.headers["x-request-id"]
     assert not {"system_fingerprint", "provider"} & set(whole.json())
-    spoken = caller.messages("fx-oai", stream=True)
+    spoken = payer.messages("fx-oai", stream=True)
     assert join("messages", spoken).model == "fx-oai"
     refused = error(401, "vendor-x: key sk-live-123 is invalid", VENDOR)
     p1.answers(refused)
-    unknown_key = caller.responses()
+    unknown_key = payer.responses()
     p1.refuse()
     try:
-        unreachable = caller.chat()
+        unreachable = payer.chat()
     finally:
         p1.listen_again()
     assert (unknown_key.status_code, unreachable.status_code) == (503, 503)
@@ -185,7 +185,7 @@ def test_c043_nothing_of_the_provider_shows(caller: Caller, p1: BackgroundProvid
         seen = answer.text + json.dumps(dict(answer.headers))
         assert not [word for word in ("vendor", "real-model", "sk-live", "fp_vx", place) if word in seen]
         assert "set-cookie" not in answer.headers
-    assert {row["model"] for row in caller.log(2)} == {"fx-oai"}
+    assert {row["model"] for row in payer.log(2)} == {"fx-oai"}
 
 
 @pytest.mark.rule("ERR-061", "STR-036")

@@ -42,22 +42,22 @@ MESSAGES_TOOL = {"name": "ping", "input_schema": {"type": "object"}}
     ids=["apart", "apart-and-unwanted", "twice"],
 )
 def test_c023_usage_comes_once_with_the_finish_reason(
-    caller: Caller, p1: BackgroundProvider, end: tuple[bytes, ...], options: dict[str, bool] | None
+    payer: Caller, p1: BackgroundProvider, end: tuple[bytes, ...], options: dict[str, bool] | None
 ) -> None:
     p1.answers(stream(ROLE, delta("1"), *end, DONE))
-    answer = caller.chat(stream=True, stream_options=options)
+    answer = payer.chat(stream=True, stream_options=options)
     joined = join("chat", answer)
     assert (joined.text, joined.finish, joined.usage) == ("1", "stop", COUNTED)
     assert joined.id == answer.headers["x-request-id"]
     assert p1.requests[0].json["stream_options"]["include_usage"] is True
-    assert len(caller.log(1)) == 1
+    assert len(payer.log(1)) == 1
 
 
 @pytest.mark.rule("STR-028")
-def test_c023_an_answer_without_usage_still_ends_well_and_is_noted(caller: Caller, p1: BackgroundProvider) -> None:
+def test_c023_an_answer_without_usage_still_ends_well_and_is_noted(payer: Caller, p1: BackgroundProvider) -> None:
     p1.answers(stream(ROLE, delta("1"), finish("stop"), DONE))
-    assert caller.joined("chat", "fx-oai").finish == "stop"
-    assert caller.log(1)[0]["cost_micro_idr"] > 0
+    assert payer.joined("chat", "fx-oai").finish == "stop"
+    assert payer.log(1)[0]["cost_micro_idr"] > 0
 
 
 # Cut off in the framing of HTTP, ended in it without the last event, torn.
@@ -69,13 +69,13 @@ ENDS: dict[str, tuple[Step, ...]] = {"cut": (CUT,), "ended": (), "reset": (Pause
 @pytest.mark.parametrize("model", ["fx-oai", "fx-ant"])
 @pytest.mark.parametrize("end", ENDS)
 def test_c025_an_answer_that_breaks_off_is_no_complete_one(
-    caller: Caller, p1: BackgroundProvider, format: str, model: str, end: str
+    payer: Caller, p1: BackgroundProvider, format: str, model: str, end: str
 ) -> None:
     """The joiners allow no finish reason, message_stop or response.completed beside the error."""
     said = "The answer is "
     begun = [ROLE, delta(said)] if model == "fx-oai" else flat(start(10), text_block(0, said)[:2])
     p1.answers(stream(*begun, *ENDS[end]))
-    joined = caller.joined(format, model)
+    joined = payer.joined(format, model)
     assert joined.error is not None
     if format == "messages":
         assert joined.error["type"] == "api_error"
@@ -84,8 +84,8 @@ def test_c025_an_answer_that_breaks_off_is_no_complete_one(
     if format == "chat":
         assert (joined.error["type"], joined.error["param"]) == ("upstream_error", None)
     assert joined.text in (said, "")
-    assert caller.settled() == RUPIAH_100_000
-    assert len(caller.log(1)) == 1
+    assert payer.settled() == RUPIAH_100_000
+    assert len(payer.log(1)) == 1
 
 
 @pytest.mark.rule("STR-008", "STR-076")
@@ -155,13 +155,11 @@ REFUSALS = _refusals()
 @pytest.mark.rule("STR-011", "ERR-075", "ERR-016", "ERR-061")
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_c031_a_refusal_inside_a_200_is_a_503(
-    caller: Caller, p1: BackgroundProvider, format: str, refusal: str
-) -> None:
+def test_c031_a_refusal_inside_a_200_is_a_503(payer: Caller, p1: BackgroundProvider, format: str, refusal: str) -> None:
     streamed, answer = REFUSALS[refusal]
     p1.answers(answer)
     model = "fx-oai" if refusal.startswith("openai") else "fx-ant"
-    refused = caller.ask(format, model, stream=streamed)
+    refused = payer.ask(format, model, stream=streamed)
     assert refused.status_code == 503, refused.text
     assert refused.headers["content-type"].startswith("application/json")
     body = refused.json()
@@ -171,7 +169,7 @@ def test_c031_a_refusal_inside_a_200_is_a_503(
         assert set(body) == {"error"}
         assert body["error"]["code"] in ("upstream_error", "all_providers_failed")
     assert "vendor" not in refused.text
-    assert caller.settled() == RUPIAH_100_000
+    assert payer.settled() == RUPIAH_100_000
 
 
 def _call(arguments: str) -> dict[str, Any]:
@@ -225,12 +223,12 @@ REJECTIONS = _rejections()
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("model", REJECTIONS)
 def test_a_rejection_in_the_middle_of_a_stream_keeps_its_code(
-    caller: Caller, p1: BackgroundProvider, model: str, format: str
+    payer: Caller, p1: BackgroundProvider, model: str, format: str
 ) -> None:
     code, told = REJECTIONS[model]
     # Apart in time, so that the text is out before the rejection is seen.
     p1.answers(stream(*told[:-1], Pause(0.1), told[-1]))
-    answer = caller.ask(format, model, stream=True)
+    answer = payer.ask(format, model, stream=True)
     joined = join(format, answer)
     assert joined.error is not None
     if format == "messages":
@@ -240,4 +238,4 @@ def test_a_rejection_in_the_middle_of_a_stream_keeps_its_code(
     if format == "chat":
         assert joined.error["type"] == "upstream_error"
     assert "vendor" not in answer.text
-    assert caller.settled() == RUPIAH_100_000
+    assert payer.settled() == RUPIAH_100_000

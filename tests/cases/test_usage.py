@@ -24,24 +24,24 @@ def told_at_the_end() -> tuple[bytes, ...]:
 @pytest.mark.rule("CACHE-011", "CACHE-012", "CACHE-015", "CACHE-018", "CACHE-022", "STR-031", "STR-043")
 @pytest.mark.parametrize("told", [told_twice, told_at_the_end])
 def test_c033_running_totals_are_neither_added_nor_lost(
-    caller: Caller, p1: BackgroundProvider, told: Callable[[], tuple[bytes, ...]]
+    payer: Caller, p1: BackgroundProvider, told: Callable[[], tuple[bytes, ...]]
 ) -> None:
     p1.answers(events(*told()))
-    assert caller.joined("chat", "fx-ant").usage == {
+    assert payer.joined("chat", "fx-ant").usage == {
         "prompt_tokens": 125,
         "completion_tokens": 15,
         "total_tokens": 140,
         "prompt_tokens_details": {"cached_tokens": 100},
     }
-    spoken = caller.joined("messages", "fx-ant").usage
+    spoken = payer.joined("messages", "fx-ant").usage
     assert spoken is not None
     assert {name: spoken[name] for name in TOTALS} == TOTALS
     assert spoken["output_tokens"] == 15
-    responded = caller.joined("responses", "fx-ant").usage
+    responded = payer.joined("responses", "fx-ant").usage
     assert responded is not None
     assert (responded["input_tokens"], responded["output_tokens"], responded["total_tokens"]) == (125, 15, 140)
     assert responded["input_tokens_details"]["cached_tokens"] == 100
-    for row in caller.log(3):
+    for row in payer.log(3):
         assert row["prompt_tokens"] == 125
         assert row["cached_prompt_tokens"] == 100
         assert row["cache_write_prompt_tokens"] == 0
@@ -51,18 +51,18 @@ def test_c033_running_totals_are_neither_added_nor_lost(
 
 @pytest.mark.rule("CACHE-012", "CACHE-014", "CACHE-015", "CACHE-022")
 def test_c033_written_to_the_cache_is_charged_at_its_price_in_every_format(
-    caller: Caller, p1: BackgroundProvider
+    payer: Caller, p1: BackgroundProvider
 ) -> None:
     written = {"cache_creation_input_tokens": 200, "cache_read_input_tokens": 100}
     p1.answers(events(start(25, **written), *text_block(0, "Hello!"), *end("end_turn", 15)))
-    spoken = caller.joined("messages", "fx-ant").usage
+    spoken = payer.joined("messages", "fx-ant").usage
     assert spoken is not None
     assert {name: spoken[name] for name in written} == written
     for format in ("chat", "responses"):
-        counts = caller.joined(format, "fx-ant").usage
+        counts = payer.joined(format, "fx-ant").usage
         assert counts is not None
         assert 325 in (counts.get("prompt_tokens"), counts.get("input_tokens"))
         assert "200" not in str(counts)
-    for row in caller.log(3):
+    for row in payer.log(3):
         assert row["cache_write_prompt_tokens"] == 200
         assert row["cost_micro_idr"] == 25 * INPUT + 100 * CACHE_READ + 200 * CACHE_WRITE + 15 * OUTPUT
