@@ -7,11 +7,17 @@ import secrets
 import string
 from dataclasses import dataclass
 
+from msgspec import Raw
+from msgspec.json import encode
+from msgspec.structs import replace
+
+from libs.llm.canonical import ChatRequest
 from libs.llm.failures import ApiError
 from libs.llm.formats.base import ClientFormat
 from libs.llm.identity import Identity
 from services.edge.errors import PlainRefusedError
 from services.edge.exchange import JSON, TEXT, Header
+from services.edge.keys import Caller
 
 _LETTERS = string.ascii_letters + string.digits
 
@@ -35,6 +41,10 @@ class Dialect:
         """How the answer names itself."""
         return Identity(id=request_id, model=model, created=created)
 
+    def completed(self, request: ChatRequest, caller: Caller) -> ChatRequest:
+        """The request with what the dialect fills in for its caller."""
+        return request
+
     def plain(self, refused: PlainRefusedError) -> tuple[int, bytes, Header]:
         """A refusal from before the API: status, body and content type (contract: Errors, Plain-text responses)."""
         return refused.status, refused.text.encode(), TEXT
@@ -56,6 +66,12 @@ class KyaraDialect(Dialect):
     def identity(self, request_id: str, model: str, created: int) -> Identity:
         unique = "".join(secrets.choice(_LETTERS) for _ in range(16))
         return Identity(id=f"gen-{created}-{unique}", model=model, created=created)
+
+    def completed(self, request: ChatRequest, caller: Caller) -> ChatRequest:
+        if request.user is not None:
+            return request
+        fields = {**request.fields, "user": Raw(encode(caller.account_id))}
+        return replace(request, user=caller.account_id, fields=fields)
 
     def plain(self, refused: PlainRefusedError) -> tuple[int, bytes, Header]:
         code = _PLAIN_CODES.get(refused.status, "internal_error")

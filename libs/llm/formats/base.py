@@ -18,11 +18,10 @@ class StreamWriter(Protocol):
     """Turns stream events into the bytes one client receives; one writer per stream.
 
     ``characters`` counts what was written of the answer (text, reasoning, names and arguments of calls): the
-    ground of an estimate when the stream breaks off. ``answered`` is true once text or a call was among it.
+    ground of an estimate when the stream breaks off.
     """
 
     characters: int
-    answered: bool
 
     def write(self, events: list[StreamEvent]) -> bytes:
         """The frames of ``events``, perhaps none (b""); after ``Finish``, whose usage is then set, nothing follows."""

@@ -9,9 +9,7 @@ import logging
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from msgspec.structs import replace
-
-from libs.llm.canonical import Answer, Finish, FinishReason, StreamEvent
+from libs.llm.canonical import Answer, Finish, StreamEvent
 from libs.llm.failures import ApiError, BadRequest, FailureKind, ProviderFailure
 from libs.llm.formats.base import StreamWriter
 from libs.llm.identity import Identity
@@ -134,7 +132,8 @@ class ChatEndpoint:
             ending.close()
 
     def _read(self, exchange: Exchange, body: bytes, caller: Caller, run: Run) -> Asked:
-        request, level = named(self._format.parse(body, exchange.header), self._parts.catalog)
+        parsed = self._dialect.completed(self._format.parse(body, exchange.header), caller)
+        request, level = named(parsed, self._parts.catalog)
         run.model, run.stream = request.model, request.stream
         session = session_of(request, derived=self._dialect.derives_sessions)
         return Asked(run.request_id, caller, request, level, run.endpoint, session, run.trace)
@@ -147,8 +146,6 @@ class ChatEndpoint:
             answer: Answer = await self._parts.attempts.complete(run, ending.request, admitted)
         usage, estimated = ending.believed(answer.usage, estimated_usage(ending.request, answer))
         ending.settle("completed", usage, estimated=estimated)
-        answered = bool(answer.text() or answer.tool_calls())
-        answer = replace(answer, finish_reason=_reason(answer.finish_reason, answered, usage.completion, ending))
         await live.finish(200, self._format.render_answer(answer, usage, identity, ending.request), admitted.headers)
 
     async def _stream(self, exchange: Exchange, live: Live, ending: Ending, identity: Identity) -> None:
@@ -198,15 +195,8 @@ class ChatEndpoint:
     ) -> None:
         out = writer.write(events[:-1])
         usage, estimated = ending.believed(finish.usage, ending.estimate())
-        reason = _reason(finish.finish_reason, writer.answered, usage.completion, ending)
-        out += writer.write([Finish(reason, usage)])
+        out += writer.write([Finish(finish.finish_reason, usage)])
         # Settled before the last bytes leave: a client that closes now has had the whole answer.
         ending.settle("completed", usage, estimated=estimated)
         self._parts.reports.attempt(ending.run, "completed", output_tokens=usage.completion)
         await live.write(out)
-
-
-def _reason(told: FinishReason, answered: bool, completion: int, ending: Ending) -> FinishReason:
-    """``length`` where thinking used up the limit, whatever the provider calls it (contract: Reasoning)."""
-    used_up = not answered and completion >= ending.admitted.max_tokens
-    return FinishReason.LENGTH if used_up and told is FinishReason.STOP else told

@@ -43,10 +43,10 @@ class EventWriter:
     """Turns stream events into frames; blocks follow each other, whatever order the model's calls come in.
 
     A call is open until its arguments are whole; what else comes meanwhile waits. ``characters`` counts what was
-    written of the answer, ``answered`` is true once text or a call was among it.
+    written of the answer.
     """
 
-    __slots__ = ("_calls", "_head", "_identity", "_index", "_open", "_request", "_waiting", "answered", "characters")
+    __slots__ = ("_calls", "_head", "_identity", "_index", "_open", "_request", "_waiting", "characters")
 
     def __init__(self, identity: Identity, request: ChatRequest) -> None:
         self._identity = identity
@@ -57,7 +57,6 @@ class EventWriter:
         self._waiting: deque[CallInStream | _Plain] = deque()
         self._calls: dict[int, CallInStream] = {}  # those that wait
         self.characters = 0
-        self.answered = False
 
     def write(self, events: list[StreamEvent]) -> bytes:
         """The frames of ``events`` as one bytes object; after ``Finish`` the stream is complete."""
@@ -134,7 +133,6 @@ class EventWriter:
         self._calls.pop(call.index, None)
         block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
         self._open_block(call, encode(block), b'"input_json_delta","partial_json":', out)
-        self.answered = True
         self.characters += len(call.name)
         arguments = call.arguments()
         if arguments:
@@ -166,7 +164,6 @@ class EventWriter:
     def _write_text(self, text: str, json: bytes, out: list[bytes]) -> None:
         if self._open is not _Block.TEXT:
             self._open_block(_Block.TEXT, _Block.TEXT.value, b'"text_delta","text":', out)
-            self.answered = True
         self.characters += len(text)
         out += (self._head, json, _PIECE_END)
 

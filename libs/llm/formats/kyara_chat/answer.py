@@ -56,7 +56,7 @@ def render_answer(answer: Answer, usage: Usage, identity: Identity, request: Cha
 class ChunkWriter:
     """Turns stream events into the bytes one client receives; see ``StreamWriter``."""
 
-    __slots__ = ("_begin", "_excludes", "_head", "_logprobs", "_started", "_wants_logprobs", "answered", "characters")
+    __slots__ = ("_begin", "_excludes", "_head", "_logprobs", "_started", "_wants_logprobs", "characters")
 
     def __init__(self, identity: Identity, request: ChatRequest) -> None:
         self._head = chunk_head(identity)
@@ -66,7 +66,6 @@ class ChunkWriter:
         self._logprobs = b""
         self._started = False
         self.characters = 0
-        self.answered = False
 
     def write(self, events: list[StreamEvent]) -> bytes:
         """The frames of ``events`` as one bytes object; after ``Finish`` the stream is complete."""
@@ -77,7 +76,6 @@ class ChunkWriter:
         for event in events:
             if type(event) is TextDelta and not self._logprobs:
                 self.characters += len(event.text)
-                self.answered = True
                 out += (self._begin, b'"content":', event.json, OPEN_END)
             else:
                 self._write_other(event, out)
@@ -87,7 +85,6 @@ class ChunkWriter:
         match event:
             case TextDelta(text, json):
                 self.characters += len(text)
-                self.answered = True
                 out += (self._begin, b'"content":', json, b'},"logprobs":', self._logprobs, OPEN_END[1:])
                 self._logprobs = b""
             case ReasoningDelta(text, json):

@@ -75,7 +75,7 @@ def render_answer(answer: Answer, usage: Usage, identity: Identity, request: Cha
 class ChunkWriter:
     """Turns stream events into the bytes one client receives; see ``StreamWriter``."""
 
-    __slots__ = ("_begin", "_excludes", "_logprobs", "_started", "_wants_logprobs", "answered", "characters")
+    __slots__ = ("_begin", "_excludes", "_logprobs", "_started", "_wants_logprobs", "characters")
 
     def __init__(self, identity: Identity, request: ChatRequest) -> None:
         self._begin = chunk_head(identity) + b'[{"index":0,"delta":{'
@@ -84,7 +84,6 @@ class ChunkWriter:
         self._logprobs = b""
         self._started = False
         self.characters = 0
-        self.answered = False
 
     def write(self, events: list[StreamEvent]) -> bytes:
         """The frames of ``events`` as one bytes object; after ``Finish`` the stream is complete."""
@@ -96,7 +95,6 @@ class ChunkWriter:
         for event in events:
             if type(event) is TextDelta and not self._logprobs:
                 self.characters += len(event.text)
-                self.answered = True
                 out += (begin, b'"content":', event.json, OPEN_END)
             else:
                 self._write_other(event, out)
@@ -106,7 +104,6 @@ class ChunkWriter:
         match event:
             case TextDelta(text, json):
                 self.characters += len(text)
-                self.answered = True
                 out += (self._begin, b'"content":', json, b'},"logprobs":', self._logprobs, OPEN_END[1:])
                 self._logprobs = b""
             case ReasoningDelta(text, json):
@@ -117,7 +114,6 @@ class ChunkWriter:
             case ToolCallStart(index, id, name):
                 opening = {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
                 self.characters += len(name)
-                self.answered = True
                 out += (self._begin, b'"tool_calls":[', encode(opening), b"]", OPEN_END)
             case ToolCallDelta(index, arguments):
                 piece = {"index": index, "function": {"arguments": arguments}}

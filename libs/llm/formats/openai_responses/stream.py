@@ -28,12 +28,11 @@ class EventWriter:
 
     One item is open at a time. Calls may overlap at a provider: what belongs to a later item waits until the
     arguments of the open call are whole. ``characters`` counts what was said of the answer (text, shown reasoning,
-    names and arguments of calls); ``answered`` is true once text or a call was among it.
+    names and arguments of calls).
     """
 
     def __init__(self, identity: Identity, request: ChatRequest) -> None:
         self.characters = 0
-        self.answered = False
         self._identity = identity
         self._response = response(identity, request)
         self._with_seal = wants_sealed(request)
@@ -80,7 +79,6 @@ class EventWriter:
                 if reasoning is not None:
                     reasoning.signature = signature
             case ToolCallStart(index, id, name):
-                self.answered = True
                 self.characters += len(name)
                 call = self._calls[index] = CallItem(id, name)
                 self._start(call, out)
@@ -91,7 +89,6 @@ class EventWriter:
                 self._finish(event, out)
 
     def _write_text(self, text: str, json: bytes, out: list[bytes]) -> None:
-        self.answered = True
         last = self._items[-1] if self._items else None
         message = last if isinstance(last, MessageItem) else MessageItem()
         if message is not last:
