@@ -36,9 +36,9 @@ class SseSplitter:
             self._after_cr = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         tail = self._tail
-        if not tail and chunk.startswith(b"data: ") and chunk.find(b"\n") == len(chunk) - 2 and chunk[-1] == 10:
+        if not tail and chunk.endswith(b"\n\n") and (event := _plain_event(chunk, len(chunk) - 2)):
             self._at_start = False
-            return [(b"", chunk[6:-2])]
+            return [event]
         if tail:
             if b"\n\n" not in tail[-1:] + chunk:
                 return self._keep(chunk)
@@ -51,8 +51,8 @@ class SseSplitter:
             self._at_start = False
             frames[0] = frames[0].removeprefix(_BOM)
         for frame in frames:
-            if frame.startswith(b"data: ") and b"\n" not in frame:
-                events.append((b"", frame[6:]))
+            if event := _plain_event(frame, len(frame)):
+                events.append(event)
             elif frame:
                 _read_lines(frame, events)
         if rest:
@@ -70,6 +70,17 @@ class SseSplitter:
             raise FrameTooLong
         self._tail += chunk
         return []
+
+
+def _plain_event(frame: bytes, end: int) -> tuple[bytes, bytes] | None:
+    """The event up to ``end`` if it is written as nearly all are: one data line, before it perhaps the name's."""
+    if frame.startswith(b"data: "):
+        return (b"", frame[6:end]) if frame.find(b"\n", 6, end) < 0 else None
+    if frame.startswith(b"event: "):
+        line = frame.find(b"\n", 7, end)
+        if frame.startswith(b"data: ", line + 1) and frame.find(b"\n", line + 1, end) < 0:
+            return frame[7:line], frame[line + 7 : end]
+    return None
 
 
 def _read_lines(frame: bytes, events: list[tuple[bytes, bytes]]) -> None:
