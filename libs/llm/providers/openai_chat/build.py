@@ -3,7 +3,6 @@
 Called by ``request``; what the format has no place for is left out without an error.
 """
 
-from collections import deque
 from typing import Any
 
 from msgspec import Raw
@@ -29,6 +28,8 @@ _LONGEST_USER = 64
 
 _FAILED = "[The tool reports an error.]"
 _ONLY_PICTURES = "[The result is in the pictures that follow.]"
+_NO_RESULT = TextPart("[No result was given.]")
+_STRAY = "[Result of an earlier call, {}:]"
 _NO_NAME = "document"
 
 
@@ -70,37 +71,50 @@ def _messages(request: ChatRequest) -> list[dict[str, Any]]:
     return built
 
 
+class _Called:
+    """A call and what came back for it."""
+
+    __slots__ = ("id", "results")
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.results: list[ToolResultPart] = []
+
+    def result(self) -> ToolResultPart:
+        """One result, as OpenAI wants exactly one a call: of several all, of none one that says so."""
+        parts: list[TextPart | ImagePart] = [part for result in self.results for part in result.parts]
+        if not self.results:
+            parts = [_NO_RESULT]
+        return ToolResultPart(self.id, parts, failed=any(result.failed for result in self.results))
+
+
 class _Results:
     """Hands out the results of calls: each right after the turn that called, wherever the client put it."""
 
     def __init__(self, messages: list[Message]) -> None:
-        self._waiting: dict[str, deque[ToolResultPart]] = {}
-        self._given: set[int] = set()
+        self._called: dict[int, list[_Called]] = {}
+        self._taken: set[int] = set()
+        # By id the calls of the latest turn that used it: ids may come again later.
+        latest: dict[str, list[_Called]] = {}
         for message in messages:
+            called = [_Called(part.id) for part in message.parts if type(part) is ToolCall]
+            if called:
+                self._called[id(message)] = called
+                latest |= {one.id: [other for other in called if other.id == one.id] for one in called}
             for part in message.parts:
-                if type(part) is ToolResultPart:
-                    self._waiting.setdefault(part.call_id, deque()).append(part)
+                if type(part) is ToolResultPart and (same := latest.get(part.call_id)):
+                    next((one for one in same if not one.results), same[-1]).results.append(part)
+                    self._taken.add(id(part))
 
     def of(self, message: Message) -> list[dict[str, Any]]:
         """The results of the turn's calls, and their pictures after all of them."""
-        calls = [part for part in message.parts if type(part) is ToolCall]
-        found = [result for result in map(self._next, calls) if result is not None]
-        return _tool_messages(found)
+        return _tool_messages([called.result() for called in self._called.get(id(message), [])])
 
     def left_in(self, message: Message) -> list[dict[str, Any]]:
-        """A result in its own place: one that no earlier call has taken."""
-        left = [part for part in message.parts if type(part) is ToolResultPart and id(part) not in self._given]
-        self._given.update(map(id, left))
-        return _tool_messages(left)
-
-    def _next(self, call: ToolCall) -> ToolResultPart | None:
-        waiting = self._waiting.get(call.id)
-        while waiting:
-            result = waiting.popleft()
-            if id(result) not in self._given:
-                self._given.add(id(result))
-                return result
-        return None
+        """Results of calls that nobody made here, which OpenAI takes as something the user says only."""
+        left = [part for part in message.parts if type(part) is ToolResultPart and id(part) not in self._taken]
+        said = [Message(Role.USER, [TextPart(_STRAY.format(part.call_id)), *part.parts]) for part in left]
+        return [{"role": "user", "content": _user_content(one)} for one in said]
 
 
 def _tool_messages(results: list[ToolResultPart]) -> list[dict[str, Any]]:

@@ -240,6 +240,14 @@ def result(id: str, *parts: TextPart | ImagePart, failed: bool = False) -> Messa
     return Message(Role.TOOL, [ToolResultPart(id, list(parts) or [TextPart(id.upper())], failed)])
 
 
+NO_RESULT = "[No result was given.]"
+
+
+def stray(id: str, text: str) -> list[dict[str, str]]:
+    """What is said of a result whose call is not there."""
+    return [{"type": "text", "text": f"[Result of an earlier call, {id}:]"}, {"type": "text", "text": text}]
+
+
 def spoken(*messages: Message) -> list[tuple[str, Any]]:
     """Role and content (the id for calls) of what is sent."""
     sent = told(hub(*messages))["messages"]
@@ -259,13 +267,18 @@ def spoken(*messages: Message) -> list[tuple[str, Any]]:
          [("assistant", ["a"]), ("tool", "A"), ("assistant", ["b"]), ("tool", "B")]),
         ([calls("a"), result("a", TextPart("1")), calls("a"), result("a", TextPart("2"))],
          [("assistant", ["a"]), ("tool", "1"), ("assistant", ["a"]), ("tool", "2")]),
-        ([HELLO, result("x"), HELLO], [("user", "Hi"), ("tool", "X"), ("user", "Hi")]),
+        ([HELLO, result("x"), HELLO], [("user", "Hi"), ("user", stray("x", "X")), ("user", "Hi")]),
         ([calls("a"), result("a", TextPart("1")), result("a", TextPart("2"))],
-         [("assistant", ["a"]), ("tool", "1"), ("tool", "2")]),
-        ([result("a"), calls("a"), HELLO], [("tool", "A"), ("assistant", ["a"]), ("user", "Hi")]),
+         [("assistant", ["a"]), ("tool", "1\n2")]),
+        ([result("a"), calls("a"), HELLO],
+         [("user", stray("a", "A")), ("assistant", ["a"]), ("tool", NO_RESULT), ("user", "Hi")]),
+        ([calls("a", "b"), result("b")], [("assistant", ["a", "b"]), ("tool", NO_RESULT), ("tool", "B")]),
+        ([calls("a"), calls("a"), result("a")],
+         [("assistant", ["a"]), ("tool", NO_RESULT), ("assistant", ["a"]), ("tool", "A")]),
         ([calls("a"), result("a", TextPart(""))], [("assistant", ["a"]), ("tool", "")]),
     ],
-    ids=["by id", "right after", "two turns", "an id again", "no call", "two results", "too early", "empty"],
+    ids=["by id", "right after", "two turns", "an id again", "no call", "two results", "too early", "no result",
+         "no result of an id again", "empty"],
 )  # fmt: skip
 @pytest.mark.rule("TOOL-016", "TOOL-020", "TOOL-035", "TOOL-045")
 def test_each_result_follows_the_turn_that_called(messages: list[Message], sent: list[tuple[str, Any]]) -> None:
