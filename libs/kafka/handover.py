@@ -1,6 +1,6 @@
 """Hands many events to the broker as ready-made batches, one per partition, and tells which were confirmed.
 
-Called by producer.py with what it collected.
+Called by producer.py with what it collected, and by publisher.py with rows that belong in order.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
@@ -18,31 +18,49 @@ from prometheus_client import Counter
 from libs.kafka.connection import Connection
 from libs.kafka.errors import error_class
 from libs.kafka.records import trace_headers
-from libs.kafka.spool import Event
 
 log = logging.getLogger("kenari.kafka")
 
 # The hash is pure Python at several microseconds a key, and few keys make most of the traffic.
 _KEYS_REMEMBERED = 100_000
 
-_Batch = tuple[list[Event], "asyncio.Future[Any]"]
+
+class Keyed(Protocol):
+    """What is sent: an event with its key. ``body`` None is a tombstone."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def body(self) -> bytes | None: ...
+    @property
+    def traceparent(self) -> str: ...
+    @property
+    def timestamp_ms(self) -> int: ...
+
+
+E = TypeVar("E", bound=Keyed)
 
 
 class Handover:
-    """Batches by partition, chosen as all Kafka clients choose it: by the murmur2 hash of the key."""
+    """Batches by partition, chosen as all Kafka clients choose it: by the murmur2 hash of the key.
 
-    def __init__(self, connection: Connection, failures: Counter) -> None:
+    ``failures`` counts what went wrong, by class of error, for callers that do not say it themselves.
+    """
+
+    def __init__(self, connection: Connection, failures: Counter | None = None) -> None:
         self._connection = connection
         self._failures = failures
         self._hashes: dict[str, int] = {}
 
-    async def deliver(self, events: Sequence[Event], within_s: float) -> list[Event]:
+    async def deliver(self, events: Sequence[E], within_s: float) -> list[E]:
         """Send events; return those not confirmed in time, in order. What timed out may still arrive."""
         client = self._connection.client
         if client is None:
             return list(events)
         until = time.monotonic() + within_s
-        batches: list[_Batch] = []
+        batches: list[tuple[list[E], asyncio.Future[Any]]] = []
         try:
             async with asyncio.timeout(within_s):
                 for (topic, partition), group in (await self._by_partition(client, events)).items():
@@ -52,7 +70,9 @@ class Handover:
             self._note(error)
         return await self._unconfirmed(events, batches, until)
 
-    async def _unconfirmed(self, events: Sequence[Event], batches: list[_Batch], until: float) -> list[Event]:
+    async def _unconfirmed(
+        self, events: Sequence[E], batches: "list[tuple[list[E], asyncio.Future[Any]]]", until: float
+    ) -> list[E]:
         if batches:
             await asyncio.wait([future for _, future in batches], timeout=max(0.0, until - time.monotonic()))
         confirmed: set[int] = set()
@@ -68,13 +88,11 @@ class Handover:
             return []
         return [event for event in events if id(event) not in confirmed]
 
-    async def _by_partition(
-        self, client: AIOKafkaProducer, events: Sequence[Event]
-    ) -> dict[tuple[str, int], list[Event]]:
+    async def _by_partition(self, client: AIOKafkaProducer, events: Sequence[E]) -> dict[tuple[str, int], list[E]]:
         if len(self._hashes) > _KEYS_REMEMBERED:
             self._hashes.clear()
         counts: dict[str, int] = {}
-        groups: dict[tuple[str, int], list[Event]] = {}
+        groups: dict[tuple[str, int], list[E]] = {}
         for event in events:
             count = counts.get(event.topic)
             if count is None:
@@ -86,13 +104,14 @@ class Handover:
         return groups
 
     def _note(self, error: BaseException) -> None:
-        self._failures.labels(error_class(error)).inc()
+        if self._failures is not None:
+            self._failures.labels(error_class(error)).inc()
         self._connection.failed(error)
 
 
-def _batches(client: AIOKafkaProducer, events: list[Event]) -> Iterator[tuple[Any, list[Event]]]:
+def _batches(client: AIOKafkaProducer, events: list[E]) -> Iterator[tuple[Any, list[E]]]:
     """Fill batches in order; a batch that takes no more is followed by a new one."""
-    builder, members = client.create_batch(), list[Event]()
+    builder, members = client.create_batch(), list[E]()
     for event in events:
         if not _append(builder, event):
             yield builder, members
@@ -102,7 +121,7 @@ def _batches(client: AIOKafkaProducer, events: list[Event]) -> Iterator[tuple[An
     yield builder, members
 
 
-def _append(builder: Any, event: Event) -> bool:
+def _append(builder: Any, event: Keyed) -> bool:
     added = builder.append(
         key=event.key.encode(),
         value=event.body,

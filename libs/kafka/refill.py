@@ -4,6 +4,7 @@ Called by heartbeat.py, at start and when a topic was made anew.
 """
 
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
@@ -13,7 +14,7 @@ from aiokafka.errors import KafkaError
 from libs.core.errors import Transient
 from libs.core.settings import KafkaSettings
 from libs.events.topics import Topic
-from libs.kafka.publisher import Outgoing, Publisher
+from libs.kafka.publisher import Publisher, Row
 from libs.kafka.tasks import within
 
 Snapshot = Callable[[], AsyncIterator[tuple[str, bytes]]]
@@ -41,20 +42,20 @@ async def publish_missing(settings: KafkaSettings, publisher: Publisher, topic: 
     """
     known = await _versions(settings, topic)
     published = 0
-    lacking: list[Outgoing] = []
+    lacking: list[Row] = []
     async for key, body in snapshot():
         if _decoder.decode(body).data.version > known.get(key.encode(), -1):
-            lacking.append(Outgoing(topic.name, key.encode(), body))
+            lacking.append(Row(topic.name, key, body, "", time.time_ns() // 1_000_000))
         if len(lacking) == _CHUNK:
             published += await _publish(publisher, lacking)
             lacking = []
     return published + await _publish(publisher, lacking)
 
 
-async def _publish(publisher: Publisher, records: list[Outgoing]) -> int:
-    confirmed = await publisher.publish_in_order(records)
-    if confirmed < len(records):
-        raise Transient(f"{len(records) - confirmed} rows not confirmed", reason="broker_away")
+async def _publish(publisher: Publisher, rows: list[Row]) -> int:
+    confirmed = await publisher.publish_in_order(rows)
+    if confirmed < len(rows):
+        raise Transient(f"{len(rows) - confirmed} rows not confirmed", reason="broker_away")
     return confirmed
 
 
