@@ -19,6 +19,7 @@ from libs.llm.canonical import (
     ToolCall,
     ToolResultPart,
 )
+from libs.llm.providers.pairing import paired
 from libs.llm.providers.sealed import seal, unseal
 
 Content: TypeAlias = dict[str, Any]
@@ -26,19 +27,24 @@ Content: TypeAlias = dict[str, Any]
 _UNSIGNED = "skip_thought_signature_validator"
 """What the service takes in place of a proof for calls that another model made or whose proof a client lost."""
 
+_OPENING = "(The conversation goes on from here.)"
+
 _decode_object = Decoder(dict[str, Raw]).decode
 
 
 def contents(messages: list[Message], upstream: str, *, proofs: bool) -> list[Content]:
     """The turns in order. ``proofs``: the model wants a proof on the first call of each of its turns."""
     writer = _Writer(upstream, proofs=proofs)
-    for message in messages:
+    for message in paired(messages):
         if message.role is Role.ASSISTANT:
             writer.said(message)
         elif message.role is Role.TOOL:
             writer.result(message)
         else:
             writer.told(message)
+    if writer.contents and writer.contents[0]["role"] == "model":
+        # A call may only follow something that was said to the model.
+        writer.contents.insert(0, {"role": "user", "parts": [{"text": _OPENING}]})
     return writer.contents
 
 

@@ -21,6 +21,7 @@ from libs.llm.canonical import (
     ToolChoice,
     ToolResultPart,
 )
+from libs.llm.providers.pairing import paired
 from libs.llm.system_prompt import system_prompt
 
 _LONGEST_USER = 64
@@ -28,8 +29,6 @@ _LONGEST_USER = 64
 
 _FAILED = "[The tool reports an error.]"
 _ONLY_PICTURES = "[The result is in the pictures that follow.]"
-_NO_RESULT = TextPart("[No result was given.]")
-_STRAY = "[Result of an earlier call, {}:]"
 _NO_NAME = "document"
 
 
@@ -56,68 +55,25 @@ def built_fields(request: ChatRequest) -> dict[str, Raw]:
 def _messages(request: ChatRequest) -> list[dict[str, Any]]:
     system = system_prompt(request)
     built: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-    results = _Results(request.messages)
-    for message in request.messages:
+    results: list[ToolResultPart] = []
+    for message in paired(request.messages):
+        if message.role is Role.TOOL:
+            results += [part for part in message.parts if type(part) is ToolResultPart]
+            continue
+        built += _tool_messages(results)
+        results.clear()
         match message.role:
             case Role.SYSTEM:
                 built.append({"role": "system", "content": message.text()})
             case Role.USER:
                 built.append({"role": "user", "content": _user_content(message)})
-            case Role.ASSISTANT:
+            case _:
                 built.append(_assistant(message))
-                built += results.of(message)
-            case Role.TOOL:
-                built += results.left_in(message)
-    return built
-
-
-class _Called:
-    """A call and what came back for it."""
-
-    __slots__ = ("id", "results")
-
-    def __init__(self, id: str) -> None:
-        self.id = id
-        self.results: list[ToolResultPart] = []
-
-    def result(self) -> ToolResultPart:
-        """One result, as OpenAI wants exactly one a call: of several all, of none one that says so."""
-        parts: list[TextPart | ImagePart] = [part for result in self.results for part in result.parts]
-        if not self.results:
-            parts = [_NO_RESULT]
-        return ToolResultPart(self.id, parts, failed=any(result.failed for result in self.results))
-
-
-class _Results:
-    """Hands out the results of calls: each right after the turn that called, wherever the client put it."""
-
-    def __init__(self, messages: list[Message]) -> None:
-        self._called: dict[int, list[_Called]] = {}
-        self._taken: set[int] = set()
-        # By id the calls of the latest turn that used it: ids may come again later.
-        latest: dict[str, list[_Called]] = {}
-        for message in messages:
-            called = [_Called(part.id) for part in message.parts if type(part) is ToolCall]
-            if called:
-                self._called[id(message)] = called
-                latest |= {one.id: [other for other in called if other.id == one.id] for one in called}
-            for part in message.parts:
-                if type(part) is ToolResultPart and (same := latest.get(part.call_id)):
-                    next((one for one in same if not one.results), same[-1]).results.append(part)
-                    self._taken.add(id(part))
-
-    def of(self, message: Message) -> list[dict[str, Any]]:
-        """The results of the turn's calls, and their pictures after all of them."""
-        return _tool_messages([called.result() for called in self._called.get(id(message), [])])
-
-    def left_in(self, message: Message) -> list[dict[str, Any]]:
-        """Results of calls that nobody made here, which OpenAI takes as something the user says only."""
-        left = [part for part in message.parts if type(part) is ToolResultPart and id(part) not in self._taken]
-        said = [Message(Role.USER, [TextPart(_STRAY.format(part.call_id)), *part.parts]) for part in left]
-        return [{"role": "user", "content": _user_content(one)} for one in said]
+    return built + _tool_messages(results)
 
 
 def _tool_messages(results: list[ToolResultPart]) -> list[dict[str, Any]]:
+    """The results of one turn's calls, and their pictures after all of them."""
     messages: list[dict[str, Any]] = []
     pictures: list[dict[str, Any]] = []
     for result in results:

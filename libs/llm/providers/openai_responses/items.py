@@ -16,6 +16,7 @@ from libs.llm.canonical import (
     ToolCall,
     ToolResultPart,
 )
+from libs.llm.providers.pairing import paired
 from libs.llm.providers.sealed import seal, unseal
 
 Item: TypeAlias = dict[str, Any]
@@ -31,7 +32,7 @@ def input_items(messages: list[Message], upstream: str) -> list[Item]:
     """
     items: list[Item] = []
     reasoning: list[Item] = []
-    for message in messages:
+    for message in paired(messages):
         if message.role is Role.ASSISTANT:
             for part in message.parts:
                 if isinstance(part, ReasoningPart):

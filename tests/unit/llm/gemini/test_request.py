@@ -74,8 +74,7 @@ def test_settings_have_their_own_names() -> None:
 def test_results_name_their_call_and_stand_together() -> None:
     request = asked(
         user("What?"),
-        assistant("Let me look.", ToolCall("call_a", "look", '{"n": 1}')),
-        assistant(ToolCall("call_b", "look", "")),
+        assistant("Let me look.", ToolCall("call_a", "look", '{"n": 1}'), ToolCall("call_b", "look", "")),
         tool(ToolResultPart("call_b", [TextPart("seen"), PICTURE])),
         tool(ToolResultPart("call_a", [TextPart('{"not":"touched"}')], failed=True)),
         system("Now be quick."),
@@ -84,7 +83,7 @@ def test_results_name_their_call_and_stand_together() -> None:
     assert sent(request)["contents"] == [
         said("What?"),
         model("Let me look.", called("call_a", {"n": 1}), called("call_b")),
-        said(result("call_b", output="seen"), result("call_a", error='{"not":"touched"}')),
+        said(result("call_a", error='{"not":"touched"}'), result("call_b", output="seen")),
         said("Given back by look:", PICTURE_SENT),
         said("Now be quick."),
         said("Go on"),
@@ -108,7 +107,14 @@ def test_each_turn_of_the_model_has_its_own_results() -> None:
 
 
 def test_a_result_without_its_call_is_still_told() -> None:
-    assert sent(asked(tool(ToolResultPart("x", [TextPart("1")]))))["contents"] == [said(result("x", "x", output="1"))]
+    assert sent(asked(tool(ToolResultPart("x", [TextPart("1")]))))["contents"] == [
+        said("[Result of an earlier call, x:]", "1")
+    ]
+
+
+def test_a_call_follows_something_that_was_said() -> None:
+    written = sent(asked(assistant(ToolCall("a", "look", "{}")), tool(ToolResultPart("a", []))))["contents"]
+    assert written == [said("(The conversation goes on from here.)"), model(called("a")), said(result("a", output=""))]
 
 
 @pytest.mark.parametrize("arguments", ["[1]", "{oops", "7", '{"a":1} x', '{"a":' + "[" * 100_000])
