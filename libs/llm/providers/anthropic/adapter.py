@@ -1,0 +1,47 @@
+"""The Anthropic-format provider: translation from the modules beside it, bytes from a transport.
+
+Registered in ``libs.llm.providers``; called by the edge's attempt loop.
+"""
+
+from collections.abc import AsyncGenerator
+
+from libs.core.clock import Clock, SystemClock
+from libs.llm.canonical import Answer, ChatRequest, StreamEvent
+from libs.llm.providers.anthropic.answer import read_answer
+from libs.llm.providers.anthropic.request import provider_body
+from libs.llm.providers.anthropic.stream import StreamDecoder
+from libs.llm.providers.base import Target
+from libs.llm.providers.replies import call_of, streamed, whole
+from libs.llm.transport import Call, Transport
+
+_PATH = "/messages"
+_VERSION = "2023-06-01"
+
+
+class Anthropic:
+    """``base_url`` of a target ends before ``/messages`` (``https://api.anthropic.com/v1``)."""
+
+    def __init__(self, transport: Transport, clock: Clock | None = None) -> None:
+        self._transport = transport
+        self._clock = clock or SystemClock()
+
+    async def complete(self, request: ChatRequest, target: Target, max_tokens: int) -> Answer:
+        """One JSON answer."""
+        call = _call(request, target, max_tokens, stream=False)
+        return await whole(self._transport, call, self._clock, lambda body: read_answer(body, max_tokens))
+
+    def stream(self, request: ChatRequest, target: Target, max_tokens: int) -> AsyncGenerator[list[StreamEvent], None]:
+        """One stream of events."""
+        call = _call(request, target, max_tokens, stream=True)
+        decoder = StreamDecoder(max_tokens)
+        return streamed(self._transport, call, self._clock, decoder, lambda body: read_answer(body, max_tokens))
+
+
+def _call(request: ChatRequest, target: Target, max_tokens: int, *, stream: bool) -> Call:
+    headers = {"anthropic-version": _VERSION}
+    if target.credential:
+        headers["x-api-key"] = target.credential
+    if request.betas:
+        headers["anthropic-beta"] = request.betas
+    body = provider_body(request, target, max_tokens, stream=stream)
+    return call_of(target, _PATH, body, headers, stream=stream)
