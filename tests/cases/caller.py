@@ -57,6 +57,20 @@ class Caller:
         """The answer as a stream in that format, folded."""
         return join(format, self.ask(format, model, stream=True, **members))
 
+    def leave(self, format: str, model: str, seen: str) -> None:
+        """Ask for a stream, and hang up as soon as these words came."""
+        asks: dict[str, tuple[str, dict[str, Any]]] = {
+            "chat": (CHAT, {"messages": [user("Hi")]}),
+            "messages": (MESSAGES, {"messages": [user("Hi")]}),
+            "responses": (RESPONSES, {"input": "Hi"}),
+            "kyara": (KYARA, {"messages": [user("Hi")]}),
+        }
+        path, asked = asks[format]
+        body = {"model": model, "stream": True, **asked}
+        with self.system.http(self.person) as client, client.stream("POST", path, json=body) as answer:
+            assert answer.status_code == 200
+            assert any(seen in line for line in answer.iter_lines())
+
     @property
     def balance(self) -> int:
         """Micro-Rupiah, holds not subtracted."""

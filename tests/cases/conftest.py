@@ -17,6 +17,7 @@ _SETTINGS = {
     "ROUTER_HEALTH__FAILURES_IN_ROW": "100000",
     "ROUTER_HEALTH__WINDOW_LEAST": "100000",
     "EDGE_PROVIDER_WAIT_S": "1",
+    "EDGE_WAITS__KEEPALIVE_S": "0.4",
     # No account asks as often, but for the one that wants to see this limit.
     "LIMITER_ACCOUNT_RPM": "60",
 }
