@@ -82,7 +82,8 @@ class HttpTransport:
     async def send(self, call: Call) -> AsyncGenerator[Reply, None]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + call.connect_s + call.first_byte_s
-        reply = _HttpReply(await self._open(call, deadline), loop, deadline, call.idle_s)
+        whole_by = loop.time() + call.content_s
+        reply = _HttpReply(await self._open(call, deadline), loop, deadline, whole_by, call.idle_s)
         try:
             yield reply
         finally:
@@ -145,12 +146,14 @@ class _HttpReply:
         response: aiohttp.ClientResponse,
         loop: asyncio.AbstractEventLoop,
         deadline: float,
+        whole_by: float,
         idle_s: float,
     ) -> None:
         self._response = response
         self._loop = loop
         self._idle_s = idle_s
         self._deadline = deadline
+        self._whole_by = whole_by
         self._timer = loop.call_at(deadline, self._look)
         self._begun = self._over = self._reading = self._timed_out = False
         self.status = response.status
@@ -177,6 +180,8 @@ class _HttpReply:
             size += len(data)
             if size > limit:
                 raise ProviderFailure(FailureKind.JUNK, status=self.status, detail="body too long")
+            if self._loop.time() > self._whole_by:
+                raise ProviderFailure(FailureKind.TIMEOUT, status=self.status, detail="body not whole in time")
             parts.append(data)
         return b"".join(parts)
 

@@ -20,6 +20,7 @@ class Call(Struct, frozen=True, kw_only=True):
     connect_s: float
     first_byte_s: float
     idle_s: float
+    content_s: float
 
 
 class Reply(Protocol):
@@ -41,7 +42,9 @@ class Reply(Protocol):
         ...
 
     async def read_all(self, limit: int) -> bytes:
-        """The rest of the body; raises ``ProviderFailure`` junk when it is longer than ``limit`` bytes."""
+        """The rest of the body; raises ``ProviderFailure``: as ``read``, timeout also when the whole of it takes
+        longer than ``content_s``, and junk when it is longer than ``limit`` bytes.
+        """
         ...
 
     def ended(self) -> None:

@@ -30,6 +30,9 @@ _FORMATS = {
     router_pb2.PROVIDER_FORMAT_GEMINI: "gemini",
 }
 
+_CONTENT_TIMEOUT_MS = 600_000
+"""Where the router names none."""
+
 _ABILITIES = {
     (json_format, cache_marks): Abilities(json_format=json_format, cache_marks=cache_marks)
     for json_format in (False, True)
@@ -143,6 +146,7 @@ def _target(attempt: router_pb2.Attempt, reasoning: ReasoningControl) -> Target:
         connect_s=attempt.connect_timeout_ms / 1000,
         first_byte_s=attempt.first_byte_timeout_ms / 1000,
         idle_s=attempt.idle_timeout_ms / 1000,
+        content_s=(attempt.content_timeout_ms or _CONTENT_TIMEOUT_MS) / 1000,
         abilities=_ABILITIES[attempt.json_format, attempt.cache_marks],
         reasoning=reasoning,
     )

@@ -74,6 +74,7 @@ def attempt_message(server: Server, upstream: Upstream) -> router_pb2.Attempt:
         connect_timeout_ms=provider.timeouts.connect_ms,
         first_byte_timeout_ms=provider.timeouts.first_byte_ms,
         idle_timeout_ms=provider.timeouts.idle_ms,
+        content_timeout_ms=provider.timeouts.content_ms,
         json_format=bool(provider.abilities.json_format),
         cache_marks=bool(provider.abilities.cache_marks),
     )

@@ -23,11 +23,13 @@ class Abilities(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """Where one attempt goes. ``credential`` is secret; the three waits are in seconds.
+    """Where one attempt goes. ``credential`` is secret; the four waits are in seconds.
 
     ``first_byte_s`` runs from the request being sent to the first byte of the answer's body, ``idle_s``
-    between any two later bytes. ``upstream`` names provider and credential: what only that credential can read
-    (encrypted reasoning) is handed back to no other. ``reasoning`` is the client's wish as this model can have it.
+    between any two later bytes, ``content_s`` while bytes come that say nothing (comments, pings, spaces): to the
+    first event of an answer, between two, and to the end of a whole one. ``upstream`` names provider and credential:
+    what only that credential can read (encrypted reasoning) is handed back to no other. ``reasoning`` is the client's
+    wish as this model can have it.
     """
 
     base_url: str
@@ -37,6 +39,7 @@ class Target(Struct, frozen=True, kw_only=True):
     connect_s: float = 5.0
     first_byte_s: float = 120.0
     idle_s: float = 60.0
+    content_s: float = 600.0
     abilities: Abilities = Abilities()
     reasoning: ReasoningControl = AS_IS
 

@@ -3,6 +3,7 @@
 Called by the adapters beside this module; what differs between formats comes in as functions and decoders.
 """
 
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Protocol, TypeAlias
 
@@ -53,6 +54,7 @@ def call_of(target: Target, path: str, body: bytes, headers: Mapping[str, str], 
         connect_s=target.connect_s,
         first_byte_s=target.first_byte_s,
         idle_s=target.idle_s,
+        content_s=target.content_s,
     )
 
 
@@ -81,6 +83,7 @@ async def streamed(
 
     ``read`` is for a provider that sends a whole answer instead: it raises what an error object there means.
     """
+    said_nothing = _SaidNothing(call.content_s)
     async with transport.send(call) as reply:
         await _check(reply, clock, read_failure)
         if reply.headers.get("content-type", "").partition(";")[0].strip().lower() in _NOT_A_STREAM:
@@ -92,9 +95,36 @@ async def streamed(
             if decoder.done:
                 reply.ended()
             if events:
+                said_nothing.over()
                 yield events
             if decoder.failure is not None:
                 raise decoder.failure
+            if not events:
+                said_nothing.goes_on()
+
+
+class _SaidNothing:
+    """The time in which bytes came but no event, before the first one counted from the call's start.
+
+    Later it counts from the first such read: while the client takes its time, nobody looks what comes.
+    """
+
+    def __init__(self, longest_s: float) -> None:
+        self._longest_s = longest_s
+        self._since: float | None = time.monotonic()
+        self._kind = FailureKind.TIMEOUT
+
+    def over(self) -> None:
+        """An event came."""
+        self._since = None
+        self._kind = FailureKind.INTERRUPTED
+
+    def goes_on(self) -> None:
+        """A read brought none; raises ``ProviderFailure`` when that has lasted too long."""
+        if self._since is None:
+            self._since = time.monotonic()
+        elif time.monotonic() - self._since > self._longest_s:
+            raise ProviderFailure(self._kind, status=200, detail="bytes without content")
 
 
 def junk(detail: str) -> ProviderFailure:

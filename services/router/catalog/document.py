@@ -141,11 +141,16 @@ class Entry(BaseModel):
 
 
 class Timeouts(Entry):
-    """How long the edge waits for a provider, in milliseconds."""
+    """How long the edge waits for a provider, in milliseconds.
+
+    ``content_ms`` is for a provider that sends comments, pings or spaces all the while: the longest it may take to
+    the first content, from one to the next, and for a whole JSON answer.
+    """
 
     connect_ms: Milliseconds = 5_000
     first_byte_ms: Milliseconds = 60_000
     idle_ms: Milliseconds = 60_000
+    content_ms: Milliseconds = 600_000
 
 
 class Abilities(Entry):

@@ -108,6 +108,7 @@ def test_a_route_holds_everything_the_edge_needs(world: World) -> None:
     )
     assert first.format == router_pb2.PROVIDER_FORMAT_OPENAI_CHAT
     assert (first.connect_timeout_ms, first.first_byte_timeout_ms, first.idle_timeout_ms) == (5_000, 20_000, 60_000)
+    assert first.content_timeout_ms == 600_000
     assert (second.upstream_id, second.upstream_model, second.first_byte_timeout_ms) == ("p2/P2", "other-name", 60_000)
 
 
