@@ -14,7 +14,7 @@ from tests.support.system import System
 # Small limits, so that reaching them takes neither memory nor minutes.
 _LIMITS = {
     "EDGE_BODY__STALL_S": "1",
-    "EDGE_WRITE_STALL_S": "2",
+    "EDGE_WAITS__WRITE_STALL_S": "2",
     "EDGE_BODY__LARGE_BUDGET_BYTES": str(40 * 1024 * 1024),
     "ROUTER_HEALTH__FIRST_PAUSE_MS": "1000",
     "ROUTER_HEALTH__LONGEST_PAUSE_MS": "2000",

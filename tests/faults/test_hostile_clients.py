@@ -80,7 +80,7 @@ def test_a_client_that_does_not_read_bounds_memory_and_is_left(system: System, f
     piece = delta("y" * 60_000)
     first.answers(stream(delta("", role="assistant"), *[piece] * 600, finish("stop"), usage(1, 1)))
     before = system.metric("edge", "process_resident_memory_bytes")
-    body = b'{"model":"fx-oai","stream":true,"messages":[{"role":"user","content":"x"}]}'
+    body = b'{"model":"fx-vast","stream":true,"messages":[{"role":"user","content":"x"}]}'
     with half_a_request(system, person, len(body), body):
         first.wait_requests(1)
         time.sleep(1.0)

@@ -44,6 +44,11 @@ class BackgroundProvider:
     def open_connections(self) -> int:
         return self._provider.open_connections
 
+    @property
+    def sent(self) -> int:
+        """Bytes of bodies ever sent."""
+        return self._provider.sent
+
     def answers(self, *script: Answer) -> None:
         """Replace the script and forget the requests so far."""
         self._provider.requests.clear()

@@ -10,23 +10,35 @@ PROVIDER_KEY = {"E2E_PROVIDER_KEY": "sk-provider-secret"}
 
 _LIMITS = {"context_length": 128_000, "max_output_tokens": 8_192, "tool_call": True, "endpoints": ["chat"]}
 _THINKS = {"reasoning": True, "reasoning_options": ["low", "medium", "high"]}
+_VAST = {
+    "context_length": 100_000_000,
+    "max_output_tokens": 50_000_000,
+    "rupiah_per_1m_tokens": {"input": 10, "output": 10},
+}
 _PRICE = {"input": 4_200, "output": 24_000, "cache_read": 840}
 
 
 def write_catalog(path: Path, first: str, second: str) -> Path:
     """Write the catalogue for two providers' base URLs and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    providers = [{"id": "simulated", "format": "simulated"}, _provider("p1", first), _provider("p2", second)]
+    providers = [
+        {"id": "simulated", "format": "simulated"},
+        _provider("p1", first),
+        _provider("p2", second),
+        _provider("p1-ant", first, "anthropic"),
+        _provider("p1-impatient", first, content_ms=1_000),
+        _provider("p1-ant-impatient", first, "anthropic", content_ms=1_000),
+    ]
     # JSON is YAML without the aliases that a catalogue may not have.
     path.write_text(json.dumps({"providers": providers, "models": _models()}, indent=2))
     return path
 
 
-def _provider(name: str, base_url: str) -> dict[str, Any]:
-    timeouts = {"connect_ms": 500, "first_byte_ms": 2_500, "idle_ms": 1_500}
+def _provider(name: str, base_url: str, wire: str = "openai_chat", **waits: int) -> dict[str, Any]:
+    timeouts = {"connect_ms": 500, "first_byte_ms": 2_500, "idle_ms": 1_500, **waits}
     return {
         "id": name,
-        "format": "openai_chat",
+        "format": wire,
         "base_url": base_url,
         "key_env": "E2E_PROVIDER_KEY",
         "timeouts": timeouts,
@@ -44,6 +56,11 @@ def _models() -> list[dict[str, Any]]:
         _paid("fx-think", [_served("p1")], **_THINKS),
         _free("fx-think:free", "fixtures", [_served("p1")], **_THINKS),
         _free("fx-free:free", "fixtures", [_served("p1")], free_rpm=1_000, free_daily=1_000),
+        # Answers of any length, at a price that lets an account hold them.
+        _paid("fx-vast", [_served("p1")], **_VAST),
+        _paid("fx-vast-ant", [_served("p1-ant")], **_VAST),
+        _paid("fx-impatient", [_served("p1-impatient"), _served("p2", order=1)]),
+        _paid("fx-ant-impatient", [_served("p1-ant-impatient"), _served("p2", order=1)]),
         _paid("sim-1", [{"provider": "simulated"}]),
         _free("sim-1:free", "kenari", [{"provider": "simulated"}]),
     ]

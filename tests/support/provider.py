@@ -9,7 +9,7 @@ Used by tests of the provider adapters and of the edge. In short::
         await provider.wait_closed()          # the caller has hung up
 
 Answers are used in turn, the last one again and again; a function in place of one is called with the request.
-The steps of a body are bytes (one write each) and ``Pause``, ``HANG``, ``CUT``, ``RESET``.
+The steps of a body are bytes (one write each) and ``Pause``, ``Endless``, ``HANG``, ``CUT``, ``RESET``.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from tests.support.script import (
     RESET,
     Answer,
     End,
+    Endless,
     Pause,
     Received,
     Scripted,
@@ -39,6 +40,7 @@ __all__ = [
     "RESET",
     "Answer",
     "End",
+    "Endless",
     "Pause",
     "Received",
     "Scripted",
@@ -192,6 +194,8 @@ class ScriptedProvider:
         self.requests: list[Received] = []
         self.connections = 0
         """Connections ever accepted."""
+        self.sent = 0
+        """Bytes of bodies ever sent; a caller that does not read stops their growth."""
         self._script: list[Answer] = [completion("ok")]
         self._open: set[asyncio.StreamWriter] = set()
         self._changed = asyncio.Event()
@@ -240,6 +244,9 @@ class ScriptedProvider:
     ) -> None:
         await self.refuse()
 
+    def _took(self, size: int) -> None:
+        self.sent += size
+
     async def _until(self, met: Callable[[], bool], timeout_s: float) -> None:
         async with asyncio.timeout(timeout_s):
             while not met():
@@ -254,7 +261,8 @@ class ScriptedProvider:
                 self.requests.append(request)
                 self._changed.set()
                 answer = self._script.pop(0) if len(self._script) > 1 else self._script[0]
-                if not await play(answer if isinstance(answer, Scripted) else answer(request), reader, writer):
+                scripted = answer if isinstance(answer, Scripted) else answer(request)
+                if not await play(scripted, reader, writer, self._took):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
             pass

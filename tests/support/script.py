@@ -3,10 +3,11 @@ Used by ScriptedProvider; tests take the names from ``tests.support.provider``.
 """
 
 import asyncio
+import itertools
 import json
 import socket
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, TypeAlias
@@ -19,6 +20,14 @@ class Pause:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Endless:
+    """The same piece again and again, ``every_s`` seconds apart, as fast as the caller takes it when 0."""
+
+    piece: bytes
+    every_s: float = 0.0
+
+
 class End(Enum):
     """Ends other than the regular one."""
 
@@ -28,7 +37,7 @@ class End(Enum):
 
 
 HANG, CUT, RESET = End.HANG, End.CUT, End.RESET
-Step: TypeAlias = bytes | Pause | End
+Step: TypeAlias = bytes | Pause | Endless | End
 
 
 @dataclass(frozen=True)
@@ -70,16 +79,17 @@ async def read_request(reader: asyncio.StreamReader) -> Received | None:
     return Received(first.split(" ")[1], headers, body)
 
 
-async def play(answer: Scripted, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Send one answer; false when the connection is not to be used again."""
+async def play(
+    answer: Scripted, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, took: Callable[[int], None]
+) -> bool:
+    """Send one answer; false when the connection is not to be used again. ``took``: so many bytes are on their way."""
     if answer.head:
         writer.write(_head(answer))
-    for step in answer.steps:
+    for step in _repeated(answer.steps):
         match step:
-            case bytes() if answer.chunked:
-                writer.write(b"%x\r\n%b\r\n" % (len(step), step))
             case bytes():
-                writer.write(step)
+                writer.write(b"%x\r\n%b\r\n" % (len(step), step) if answer.chunked else step)
+                took(len(step))
             case Pause(seconds):
                 await asyncio.sleep(seconds)
             case End.HANG:
@@ -98,13 +108,21 @@ async def play(answer: Scripted, reader: asyncio.StreamReader, writer: asyncio.S
     return answer.head
 
 
+def _repeated(steps: tuple[Step, ...]) -> Iterator[bytes | Pause | End]:
+    for step in steps:
+        if isinstance(step, Endless):
+            yield from itertools.cycle([step.piece, Pause(step.every_s)] if step.every_s else [step.piece])
+        else:
+            yield step
+
+
 def _head(answer: Scripted) -> bytes:
     headers = dict(answer.headers)
     if answer.chunked:
         headers["transfer-encoding"] = "chunked"
     else:
         # An answer that ends otherwise has promised more than comes.
-        promised = any(isinstance(step, End) for step in answer.steps)
+        promised = any(isinstance(step, End | Endless) for step in answer.steps)
         length = sum(len(step) for step in answer.steps if isinstance(step, bytes))
         headers.setdefault("content-length", str(length + promised))
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
