@@ -97,9 +97,10 @@ def build(settings: EdgeSettings) -> Service:
 
 def _hot(parts: ChatParts) -> dict[str, Hot]:
     """The paths that bypass FastAPI."""
+    messages = Dialect("messages", "anthropic_messages", anthropic_messages.FORMAT, needs_tool_calls=True)
     return {
         "/v1/chat/completions": ChatEndpoint(Dialect("chat", "openai_chat", openai_chat.FORMAT), parts),
-        "/v1/messages": ChatEndpoint(Dialect("messages", "anthropic_messages", anthropic_messages.FORMAT), parts),
+        "/v1/messages": ChatEndpoint(messages, parts),
         "/v1/messages/count_tokens": CountTokens(parts.keys, parts.live, parts.bodies),
         "/v1/responses": ChatEndpoint(Dialect("responses", "openai_responses", openai_responses.FORMAT), parts),
         "/kyara/v1/chat/completions": ChatEndpoint(KyaraDialect("kyara", "kyara_chat", kyara_chat.FORMAT), parts),

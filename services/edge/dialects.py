@@ -31,6 +31,8 @@ class Dialect:
     format: ClientFormat
     # Conversations are told apart by what they begin with when the client names none.
     derives_sessions: bool = True
+    # Agents that speak it cannot work without calls: tools for a model known not to call are refused.
+    needs_tool_calls: bool = False
 
     @property
     def most_bytes(self) -> int | None:

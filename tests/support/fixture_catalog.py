@@ -53,6 +53,8 @@ def _models() -> list[dict[str, Any]]:
         _paid("fx-other", [_served("p2")]),
         _paid("fx-small", [_served("p1")], context_length=2_000, max_output_tokens=1_500),
         _paid("fx-image", [_served("p1")], endpoints=["images"]),
+        _paid("fx-ant", [_served("p1-ant")], **_THINKS),
+        _paid("fx-mute", [_served("p1")], tool_call=False),
         _paid("fx-think", [_served("p1")], **_THINKS),
         _free("fx-think:free", "fixtures", [_served("p1")], **_THINKS),
         _free("fx-free:free", "fixtures", [_served("p1")], free_rpm=1_000, free_daily=1_000),

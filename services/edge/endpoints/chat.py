@@ -22,7 +22,7 @@ from services.edge.body import BodyReader, ClientLeftError
 from services.edge.catalog import Catalog
 from services.edge.dialects import Dialect
 from services.edge.ending import Ending
-from services.edge.errors import INTERNAL, PlainRefusedError, RefusedError
+from services.edge.errors import INTERNAL, PlainRefusedError, RefusedError, refuse
 from services.edge.exchange import Exchange, Header
 from services.edge.keys import Caller, KeyDirectory
 from services.edge.levels import named
@@ -135,8 +135,16 @@ class ChatEndpoint:
         parsed = self._dialect.completed(self._format.parse(body, exchange.header), caller)
         request, level = named(parsed, self._parts.catalog)
         run.model, run.stream = request.model, request.stream
+        if self._dialect.needs_tool_calls and (request.tools or request.tools_elsewhere):
+            self._check_tool_calls(request.model)
         session = session_of(request, derived=self._dialect.derives_sessions)
         return Asked(run.request_id, caller, request, level, run.endpoint, session, run.trace)
+
+    def _check_tool_calls(self, model_id: str) -> None:
+        """Contract: Claude Code. A model that merely does not say whether it calls is given the tools."""
+        model = self._parts.catalog.get(model_id)
+        if model is not None and model.tool_call is False:
+            raise refuse(400, "bad_request", f"{model_id} does not call tools; pick a model with tool_call true")
 
     async def _whole(self, live: Live, ending: Ending, identity: Identity) -> None:
         run, admitted = ending.run, ending.admitted
