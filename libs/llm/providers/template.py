@@ -29,20 +29,22 @@ class Template:
         self.before = self.after = _UNMATCHABLE
         self.start = self.end = 0
 
-    def learn(self, data: bytes, string: bytes, read_back: Callable[[bytes], str | None]) -> None:
-        """Take ``data`` as the pattern, ``string`` (quotes included) being its varying part.
+    def learn(self, data: bytes, string: bytes, read_back: Callable[[bytes], str | None]) -> bool:
+        """Take ``data`` as the pattern, ``string`` (quotes included) being its varying part; false if it cannot be one.
 
         ``read_back`` decodes a chunk in full and returns that string's text, None when the chunk says
         anything else besides: it proves that the right place was found.
         """
         place = data.find(string, data.find(b'"delta"'))
         if place < 0:
-            return
+            return False
         before, after = data[: place + 1], data[place + len(string) - 1 :]
         try:
             proof = read_back(before[:-1] + _PROBE + after[1:])
         except DecodeError:
-            return  # the string's bytes first stand somewhere else, such as across two other strings
-        if proof == _PROBE_TEXT:
-            self.before, self.after = before, after
-            self.start, self.end = len(before) - 1, 1 - len(after)
+            return False  # the string's bytes first stand somewhere else, such as across two other strings
+        if proof != _PROBE_TEXT:
+            return False
+        self.before, self.after = before, after
+        self.start, self.end = len(before) - 1, 1 - len(after)
+        return True

@@ -147,7 +147,7 @@ class StreamDecoder:
         if added is None or not self._lessons:
             return
         self._lessons -= 1
-        self._block, text = added
+        block, text = added
         kind, index = delta.type, event.index
 
         def read_back(probe: bytes) -> str | None:
@@ -156,7 +156,9 @@ class StreamDecoder:
                 return None
             return _only_string(again.delta, kind)
 
-        self._template.learn(data, encode(text), read_back)
+        if self._template.learn(data, encode(text), read_back):
+            # Not before: what the pattern of an earlier piece recognises still belongs to that piece's block.
+            self._block = block
 
     def _decode_mended(self, data: bytes) -> _Event:
         """The event, if halves of characters were all that is wrong with it."""

@@ -161,13 +161,15 @@ class StreamDecoder:
         if found is None:
             return
         self._lessons -= 1
-        self._piece, text = found
+        piece, text = found
 
         def read_back(probe: bytes) -> str | None:
             again = _only_string(_decode_chunk(probe))
-            return again[1] if again is not None and again[0] is self._piece else None
+            return again[1] if again is not None and again[0] is piece else None
 
-        self._template.learn(data, encode(text), read_back)
+        if self._template.learn(data, encode(text), read_back):
+            # Not before: what the pattern of an earlier chunk recognises is still of that chunk's kind.
+            self._piece = piece
 
     def _complete(self, events: list[StreamEvent]) -> None:
         reason = self._finish_reason
