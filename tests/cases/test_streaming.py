@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cases.caller import FORMATS, RUPIAH_100_000, Caller, join
-from tests.support.anthropic_wire import events, flat, start, text_block
+from tests.support.anthropic_wire import end, events, flat, start, text_block
 from tests.support.background import BackgroundProvider
 from tests.support.frames import frames
 from tests.support.joined import join_chat
@@ -131,6 +131,31 @@ def test_c029_comments_and_pings_of_a_provider_stay_with_us(
     assert "VENDOR" not in answer.text
     assert "x-vendor-cost" not in answer.text
     assert all(json.loads(frame.data) for frame in frames(answer.content) if frame.data != "[DONE]")
+
+
+@pytest.mark.rule("STR-008", "STR-009", "STR-045")
+@pytest.mark.parametrize("format", FORMATS)
+def test_c029_what_anthropic_servers_put_between_events_stays_with_us(
+    caller: Caller, p1: BackgroundProvider, format: str
+) -> None:
+    told = [
+        comment("VENDOR PROCESSING"),
+        event({"type": "ping"}, "ping"),
+        start(10),
+        b"event: ping\ndata: \n\n",
+        b"event: ping\ndata: VENDOR\n\n",
+        event({"type": "vendor_event", "index": "x", "delta": 7}, "vendor_event"),
+        *text_block(0, "ok")[:2],
+        b": x-vendor-cost=1\n",
+        event({"type": "content_block_delta", "index": 0, "delta": {"type": "vendor_delta", "x": [1]}}),
+        text_block(0, "ok")[2],
+        *end("end_turn", 1),
+        DONE,
+    ]
+    p1.answers(stream(*told))
+    answer = caller.ask(format, "fx-ant", stream=True)
+    assert join(format, answer).text == "ok"
+    assert "vendor" not in answer.text.lower()
 
 
 def _refusals() -> dict[str, tuple[bool, Scripted]]:

@@ -93,6 +93,7 @@ def responses_takes(body: Any) -> None:
 def gemini_takes(body: Any) -> None:
     """Raise Fault for a generateContent body that Gemini answers with 400."""
     calls = 0
+    _must(body["contents"], "no contents")
     for place, turn in enumerate(body["contents"]):
         _must(turn["role"] in ("user", "model"), f"role {turn['role']}")
         _must(turn["parts"], "a turn without parts")

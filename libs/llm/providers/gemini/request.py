@@ -22,13 +22,17 @@ _LEVELS = {Effort.MINIMAL: "low", Effort.LOW: "low", Effort.MEDIUM: "medium"}
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY", "function": "ANY"}
 _LARGEST_BUDGET, _LARGEST_PRO_BUDGET = 24_576, 32_768
 _SMALLEST_PRO_BUDGET = 128
+_NOTHING = "."
 
 
 def provider_body(request: ChatRequest, target: Target, max_tokens: int) -> bytes:
     """The JSON body for ``target``; whether it is a stream is said in the path."""
     by_budget = _BY_BUDGET.search(target.model) is not None
-    body: dict[str, Any] = {"contents": contents(request.messages, target.upstream, proofs=not by_budget)}
-    system = system_prompt(request)
+    turns, system = contents(request.messages, target.upstream, proofs=not by_budget), system_prompt(request)
+    if not turns:
+        # Nothing to answer is refused: the only text there is has to be it.
+        turns, system = [{"role": "user", "parts": [{"text": system or _NOTHING}]}], ""
+    body: dict[str, Any] = {"contents": turns}
     if system:
         body["systemInstruction"] = {"parts": [{"text": system}]}
     _put_tools(body, request)

@@ -17,6 +17,7 @@ from libs.llm.system_prompt import json_instruction, system_prompt
 _SMALLEST_LIMIT = 16
 """The service refuses an output limit below this."""
 _LONGEST_USER = 64
+_NOTHING = "."
 _ENCRYPTED = ["reasoning.encrypted_content"]
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 
@@ -52,6 +53,12 @@ def _put_conversation(body: dict[str, Any], request: ChatRequest, target: Target
             # This mode is refused unless the word JSON stands in the input itself.
             instructions = request.system
             items.insert(0, message_item(Role.SYSTEM, [{"type": "input_text", "text": json_instruction(wanted)}]))
+    if not items:
+        # Nothing to answer is refused: the only text there is has to be it.
+        items, instructions = (
+            [message_item(Role.SYSTEM, [{"type": "input_text", "text": instructions or _NOTHING}])],
+            "",
+        )
     if instructions:
         body["instructions"] = instructions
     body["input"] = items

@@ -59,6 +59,12 @@ def test_a_plain_request_holds_no_more_than_was_asked() -> None:
     }
 
 
+@pytest.mark.parametrize(("prompt", "told"), [("Be brief", "Be brief"), ("", ".")])
+def test_a_request_in_which_nobody_speaks_has_something_to_answer(prompt: str, told: str) -> None:
+    body = sent(asked(user(""), system=prompt))
+    assert (body.get("systemInstruction"), body["contents"]) == (None, [said(told)])
+
+
 def test_settings_have_their_own_names() -> None:
     request = asked(temperature=0.3, top_p=0.9, top_k=5, stop=("a", "", *"bcdef"), user="u", cache_key="k")
     assert sent(request)["generationConfig"] == {

@@ -49,6 +49,12 @@ def test_a_plain_request_holds_no_more_than_was_asked() -> None:
     }
 
 
+@pytest.mark.parametrize(("prompt", "told"), [("Be brief", "Be brief"), ("", ".")])
+def test_a_request_in_which_nobody_speaks_has_something_to_answer(prompt: str, told: str) -> None:
+    body = sent(asked(user(""), system=prompt))
+    assert (body.get("instructions"), body["input"]) == (None, [text("developer", told)])
+
+
 @pytest.mark.rule("RESP-025")
 def test_settings_reach_the_provider_as_sent() -> None:
     body = sent(asked(temperature=0.3, top_p=0.9, cache_key="k", user="u-1", top_k=5, stop=("x",)))
