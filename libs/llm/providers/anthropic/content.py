@@ -65,22 +65,17 @@ def call_block(call: ToolCall, id: str) -> Block:
     return {"type": "tool_use", "id": id, "name": call.name, "input": _input(call.arguments)}
 
 
-def result_block(id: str, parts: Sequence[TextPart | ImagePart], *, failed: bool) -> Block:
-    """What a call gave back; an empty result stays one."""
-    blocks = user_blocks(parts)
+def result_block(id: str, result: ToolResultPart) -> Block:
+    """What the call with that id here gave back; an empty result stays one."""
+    blocks = user_blocks(result.parts)
     only_text = [block["text"] for block in blocks if block["type"] == "text"]
     content: Any = blocks
     if len(only_text) == len(blocks) <= 1:
         content = "".join(only_text)
     block: Block = {"type": "tool_result", "tool_use_id": id, "content": content}
-    if failed:
+    if result.failed:
         block["is_error"] = True
     return block
-
-
-def stray_result(result: ToolResultPart) -> list[Block]:
-    """A result of a call nobody made here, which Anthropic takes as something the user says only."""
-    return user_blocks([TextPart(f"Result of an earlier call ({result.call_id}):"), *result.parts])
 
 
 def _input(arguments: str) -> Any:

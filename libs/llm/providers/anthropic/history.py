@@ -10,7 +10,6 @@ from libs.llm.canonical import SEALED
 from libs.llm.providers.anthropic.ids import accepted
 
 _USER = Raw(b'"user"')
-_SOURCES = ("base64", "url")
 _IDS = {"tool_use": "id", "tool_result": "tool_use_id"}
 
 
@@ -23,14 +22,6 @@ class _Proof(Struct, gc=False):
     data: str | None = None
 
 
-class _Source(Struct, gc=False):
-    type: str | None = None
-
-
-class _Image(Struct, gc=False):
-    source: _Source | None = None
-
-
 class _Ids(Struct, gc=False):
     id: str = ""
     tool_use_id: str = ""
@@ -40,7 +31,6 @@ _decode_turns = Decoder(list[dict[str, Raw]]).decode
 _decode_list = Decoder(list[Raw]).decode
 _decode_block = Decoder(_Block).decode
 _decode_proof = Decoder(_Proof).decode
-_decode_image = Decoder(_Image).decode
 _decode_ids = Decoder(_Ids).decode
 _decode_members = Decoder(dict[str, Raw]).decode
 _decode_text = Decoder(str).decode
@@ -91,9 +81,6 @@ def _better(block: Raw) -> Raw | None:
         kind = _decode_block(block).type
         if kind in ("thinking", "redacted_thinking"):
             return None if _is_foreign_thinking(block) else block
-        if kind == "image":
-            source = _decode_image(block).source
-            return block if source is not None and source.type in _SOURCES else None
         name = _IDS.get(kind or "")
         if name is None:
             return block

@@ -3,37 +3,32 @@
 Called by the request writer beside it (contract: Messages, Request; Prompt caching: marks stay untouched).
 """
 
-from msgspec import DecodeError, Raw
+from msgspec import Raw
 from msgspec.json import Decoder, encode
 
 from libs.llm.canonical import ChatRequest
 from libs.llm.providers.anthropic.history import cleaned
-from libs.llm.providers.anthropic.thinking import adjust_thinking, calls_lack_thinking
+from libs.llm.providers.anthropic.thinking import adjust_thinking, calls_lack_thinking, members_of, put_config
 from libs.llm.providers.base import Target
 from libs.llm.system_prompt import SEPARATOR, json_instruction
 
-_OURS_ALONE = ("provider", "models", "route", "plugins")
-"""Fields about routing, which no provider of ours gets."""
-
 _TRUE, _FALSE = Raw(b"true"), Raw(b"false")
+_NULL = Raw(b"null")
 
 _decode_list = Decoder(list[Raw]).decode
 _decode_text = Decoder(str).decode
-_decode_members = Decoder(dict[str, Raw]).decode
 
 
 def passed_on(request: ChatRequest, target: Target, max_tokens: int, *, stream: bool) -> dict[str, Raw]:
     """The members of the body."""
     fields = dict(request.fields)
-    for name in _OURS_ALONE:
-        fields.pop(name, None)
     fields["model"] = Raw(encode(target.model))
     fields["max_tokens"] = Raw(b"%d" % max_tokens)
     fields["stream"] = _TRUE if stream else _FALSE
     history = cleaned(fields["messages"])
     fields["messages"] = history.messages
     _put_system(fields, history.system, request)
-    _put_format(fields, keep=target.abilities.json_format)
+    _put_format(fields, request, native=target.abilities.json_format)
     lost = history.lost_thinking and calls_lack_thinking(request)
     adjust_thinking(fields, request, target.reasoning, max_tokens, lost=lost)
     return fields
@@ -60,15 +55,18 @@ def _put_system(fields: dict[str, Raw], moved: list[Raw], request: ChatRequest) 
         fields["system"] = Raw(encode(f"{text}{SEPARATOR}{instruction}" if text else instruction))
 
 
-def _put_format(fields: dict[str, Raw], *, keep: bool) -> None:
-    """The format of the answer under its newer name, for a provider that knows it; else under none."""
+def _put_format(fields: dict[str, Raw], request: ChatRequest, *, native: bool) -> None:
+    """The format of the answer under its newer name, for a provider that knows it; else under none.
+
+    Only schemas have a place there: plain JSON and plain text are refused.
+    """
     older = fields.pop("output_format", None)
-    try:
-        config = _decode_members(fields.get("output_config", Raw(b"{}")))
-    except DecodeError:
-        return
-    newer = config.pop("format", None)
-    wanted = older if newer is None or bytes(newer) == b"null" else newer
-    if keep and wanted is not None and bytes(wanted) != b"null":
+    config = members_of(fields.get("output_config"))
+    wanted = config.get("format", _NULL)
+    if wanted == _NULL and older is not None:
+        wanted = older
+    if native and request.output_format is not None and request.output_format.schema is not None:
         config["format"] = wanted
-    fields["output_config"] = Raw(encode(config))
+    else:
+        config.pop("format", None)
+    put_config(fields, config)

@@ -71,19 +71,21 @@ def adjust_thinking(
 
     ``lost``: calls are under way whose thinking had to be left out.
     """
-    thinking, config = _members(fields.get("thinking")), _members(fields.get("output_config"))
+    thinking, config = members_of(fields.get("thinking")), members_of(fields.get("output_config"))
     if max_tokens <= SMALLEST_BUDGET or (control.state == "as_is" and request.reasoning != NO_WISH):
         fields.pop("thinking", None)
         config.pop("effort", None)
     elif control.state == "off":
-        if _word(thinking, "type") != "disabled" or _word(config, "effort") in _NO_LEVELS:
+        said_so = _word(thinking, "type") == "disabled"
+        if not said_so or _word(config, "effort") in _NO_LEVELS:
             config.pop("effort", None)
-        fields["thinking"] = _DISABLED
+        if not said_so:
+            fields["thinking"] = _DISABLED
     elif control.state == "on":
         _keep_or_enable(fields, thinking, config, request, control, max_tokens)
-    if lost and _word(_members(fields.get("thinking")), "type") == "enabled":
+    if lost and _word(members_of(fields.get("thinking")), "type") == "enabled":
         del fields["thinking"]
-    _put_config(fields, config)
+    put_config(fields, config)
 
 
 def _keep_or_enable(
@@ -105,8 +107,8 @@ def _keep_or_enable(
         and control.budget is not None
         and bytes(thinking.get("budget_tokens", b"")) == b"%d" % control.budget
     ):
-        thinking["budget_tokens"] = Raw(b"%d" % (fitting_budget(control.budget, max_tokens) or SMALLEST_BUDGET))
-        fields["thinking"] = Raw(encode(thinking))
+        if (budget := fitting_budget(control.budget, max_tokens)) != control.budget:
+            fields["thinking"] = Raw(encode(thinking | {"budget_tokens": Raw(encode(budget))}))
     elif thinking_is_barred(request):
         fields.pop("thinking", None)
     else:
@@ -126,14 +128,17 @@ def _enable(body: dict[str, Any], others: dict[str, Raw], control: ReasoningCont
         body.pop(name, None)
 
 
-def _put_config(fields: dict[str, Raw], config: dict[str, Raw]) -> None:
+def put_config(fields: dict[str, Raw], config: dict[str, Raw]) -> None:
+    """Set the members of ``output_config``; as it was sent, byte for byte, when these are no others."""
+    if config == members_of(fields.get("output_config")):
+        return
     if config:
         fields["output_config"] = Raw(encode(config))
     else:
         fields.pop("output_config", None)
 
 
-def _members(raw: Raw | None) -> dict[str, Raw]:
+def members_of(raw: Raw | None) -> dict[str, Raw]:
     """The members of an object, none for anything else."""
     try:
         return {} if raw is None else _decode_members(raw)

@@ -9,6 +9,7 @@ from msgspec import DecodeError, Meta, Raw, Struct
 from msgspec.json import Decoder
 
 from libs.llm.canonical import FinishReason, Usage
+from libs.llm.providers.replies import junk
 
 NULL = Raw(b"null")
 """A raw member that is absent or null (``Raw | None`` is no type a decoder takes)."""
@@ -98,13 +99,14 @@ class Tally:
 
 
 def arguments_of(given: Raw) -> str:
-    """A call's ``input`` as JSON text, also from servers that send the text itself; "" for none."""
+    """A call's ``input`` as JSON text, also from servers that send the text itself; "" for none.
+
+    Raises ``ProviderFailure`` for what is no text: a call without its arguments must not reach a client.
+    """
     text = bytes(given).strip()
     if text == b"null":
         return ""
-    if text[:1] == b'"':
-        try:
-            return _decode_text(text)
-        except DecodeError:
-            return ""
-    return text.decode()
+    try:
+        return _decode_text(text) if text[:1] == b'"' else text.decode()
+    except (DecodeError, UnicodeDecodeError):
+        raise junk("input of a call is not text") from None
