@@ -199,3 +199,56 @@ def test_what_fails_in_the_strict_dialect_costs_nothing(system: System, first: B
     assert ask(system, person, path, messages=HI, max_tokens=100, top_k=3, min_p=0.1).status_code == 200
     rows = eventually(lambda: len(system.usage(person)) == 1 and system.usage(person))
     assert rows[0]["cost_micro_idr"] == 10 * 4_200 + 2 * 24_000
+
+
+@pytest.mark.rule(
+    "RSN-001", "RSN-002", "RSN-003", "RSN-044", "TOOL-001", "VIS-001", "VIS-002", "VIS-003", "VIS-004", "CACHE-021",
+    "JSON-020", "KYARA-007",
+)  # fmt: skip
+def test_the_list_tells_what_a_model_can_do(system: System) -> None:
+    with system.http() as client:
+        listed = client.get("/v1/models").json()["data"]
+        assert client.get("/kyara/v1/models").json()["data"] == listed
+    models = {model["id"]: model for model in listed}
+    thinks, plain, mute = models["fx-think"], models["fx-oai"], models["fx-mute"]
+    assert (thinks["reasoning"], thinks["reasoning_options"], thinks["reasoning_toggle"]) == (
+        True,
+        ["low", "medium", "high"],
+        False,
+    )
+    assert "reasoning_options" not in plain
+    assert (plain["tool_call"], mute["tool_call"]) == (True, False)
+    assert (plain["pricing"]["input"], plain["pricing"]["cache_read"]) == (4_200_000_000, 840_000_000)
+    levels = {"none", "minimal", "low", "medium", "high", "xhigh", "max"}
+    for model in listed:
+        assert model["id"].rpartition(":")[2] not in levels
+        assert "file" in model["modalities"]["input"] or "chat" not in model["endpoints"]
+        assert set(model["modalities"]["input"]) <= {"text", "image", "pdf", "file", "audio", "video"}
+        assert not [name for name in model if "schema" in name or "json" in name]
+
+
+@pytest.mark.rule("JSON-029")
+def test_a_forced_function_holds_the_json(system: System, person: Person, first: BackgroundProvider) -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "ping", "arguments": '{"n":3}'}}
+    first.answers(completion(None, finish_reason="tool_calls", tool_calls=[call]))
+    forced = {"type": "function", "function": {"name": "ping"}}
+    body = ask(system, person, CHAT, tools=TOOLS[CHAT], tool_choice=forced).json()
+    assert body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"n":3}'
+    assert first.requests[-1].json["tool_choice"] == forced
+
+
+@pytest.mark.rule("RSN-014", "RSN-028", "CHAT-021", "CHAT-008")
+def test_reasoning_fields_of_every_kind_are_taken(system: System, person: Person, first: BackgroundProvider) -> None:
+    for members in (
+        {"reasoning_effort": "medium"},
+        {"reasoning": {"effort": "medium"}},
+        {"reasoning": {"enabled": True}},
+        {"reasoning": {"max_tokens": 8_000}},
+    ):
+        answer = ask(system, person, CHAT, model="fx-think", max_tokens=9_000, **members)
+        assert answer.json()["choices"][0]["message"]["content"] == "ok"
+        sent = first.requests[-1].json
+        # The limit holds reasoning and answer together: there is only one.
+        assert (sent["reasoning_effort"], sent["max_tokens"]) == ("medium", 8_192)
+    off = ask(system, person, CHAT, model="fx-think", reasoning={"enabled": False, "exclude": False})
+    assert off.status_code == 200
