@@ -21,6 +21,16 @@ class KeyChanged(EventData):
     models: tuple[str, ...] = ()
     shared: bool = False
     created_at_ms: int = 0
+    kind: Literal["dashboard", "login", "tool", "shared"] = "dashboard"
+    prefix: str = ""
+    parent_key_id: str = ""
+    disabled: bool = False
+    capabilities: tuple[Literal["document_reading", "web_search", "x_search"], ...] = ()
+    # Caps are counted and enforced by the ledger; 0 means none.
+    spend_cap_micro_idr: int = 0
+    token_cap: int = 0
+    # The rotated key whose use of the caps this one goes on with.
+    replaces_key_id: str = ""
 
 
 class SettingsChanged(EventData):

@@ -19,6 +19,7 @@ from services.accounts.rpc import NAME, AccountsRpc
 from services.accounts.service import Accounts
 from services.accounts.settings import AccountsSettings
 from services.accounts.store import Store
+from services.accounts.tool_keys import ToolKeys
 from services.accounts.watch import KeyWatch
 
 
@@ -39,7 +40,8 @@ def build(settings: AccountsSettings) -> Service:
     )
     secret = settings.key_hash_secret.get_secret_value().encode()
     store = Store(database, clock)
-    accounts = Accounts(store, secret, clock, telemetry)
+    tool_keys = ToolKeys(database, clock)
+    accounts = Accounts(store, tool_keys, secret, clock, telemetry, key_limit=settings.key_limit)
 
     bus = service.add(Bus(settings.kafka, settings.NAME, telemetry))
     service.add(OutboxRelay(database, settings.kafka, telemetry))

@@ -10,18 +10,13 @@ from kenari.accounts.v1 import accounts_pb2, accounts_pb2_grpc
 
 from libs.core.errors import Transient
 from libs.rpc.errors import to_status
-from services.accounts.domain import Account, AccountStatus, CreateAccount, CreateKey, InvalidError, Key, KeyStatus
+from services.accounts import wire
+from services.accounts.domain.account import CreateAccount
+from services.accounts.domain.key import CreateToolKey
 from services.accounts.service import Accounts
 from services.accounts.watch import KeyWatch
 
 NAME = "kenari.accounts.v1.Accounts"
-
-_ACCOUNT_STATUS = {
-    AccountStatus.ACTIVE: accounts_pb2.ACCOUNT_STATUS_ACTIVE,
-    AccountStatus.SUSPENDED: accounts_pb2.ACCOUNT_STATUS_SUSPENDED,
-}
-_STATUS_ASKED = {number: status for status, number in _ACCOUNT_STATUS.items()}
-_KEY_STATUS = {KeyStatus.ACTIVE: accounts_pb2.KEY_STATUS_ACTIVE, KeyStatus.REVOKED: accounts_pb2.KEY_STATUS_REVOKED}
 
 
 class AccountsRpc(accounts_pb2_grpc.AccountsServicer):
@@ -35,14 +30,14 @@ class AccountsRpc(accounts_pb2_grpc.AccountsServicer):
         self, request: accounts_pb2.ResolveKeyRequest, context: Any
     ) -> accounts_pb2.ResolveKeyResponse:
         key = await self._accounts.resolve(request.key_hash)
-        return accounts_pb2.ResolveKeyResponse(key=_key(key) if key else None)
+        return accounts_pb2.ResolveKeyResponse(key=wire.key(key) if key else None)
 
     async def WatchKeys(
         self, request: accounts_pb2.WatchKeysRequest, context: Any
     ) -> AsyncIterator[accounts_pb2.WatchKeysResponse]:
         try:
             async for key in self._watch.changes():
-                yield accounts_pb2.WatchKeysResponse(key=_key(key) if key else None)
+                yield accounts_pb2.WatchKeysResponse(key=wire.key(key) if key else None)
         except Transient as error:
             await context.abort_with_status(to_status(error))
 
@@ -50,62 +45,77 @@ class AccountsRpc(accounts_pb2_grpc.AccountsServicer):
         self, request: accounts_pb2.CreateAccountRequest, context: Any
     ) -> accounts_pb2.CreateAccountResponse:
         account = await self._accounts.create_account(CreateAccount(request.account_id, request.name))
-        return accounts_pb2.CreateAccountResponse(account=_account(account))
+        return accounts_pb2.CreateAccountResponse(account=wire.account(account))
 
     async def SetAccountStatus(
         self, request: accounts_pb2.SetAccountStatusRequest, context: Any
     ) -> accounts_pb2.SetAccountStatusResponse:
-        status = _STATUS_ASKED.get(request.status)
-        if status is None:
-            raise InvalidError("a status is active or suspended")
-        account = await self._accounts.set_status(request.account_id, status)
-        return accounts_pb2.SetAccountStatusResponse(account=_account(account))
+        account = await self._accounts.set_status(request.account_id, wire.account_status(request.status))
+        return accounts_pb2.SetAccountStatusResponse(account=wire.account(account))
 
     async def SetAccountLimits(
         self, request: accounts_pb2.SetAccountLimitsRequest, context: Any
     ) -> accounts_pb2.SetAccountLimitsResponse:
         account = await self._accounts.set_limits(request.account_id, request.requests_per_minute)
-        return accounts_pb2.SetAccountLimitsResponse(account=_account(account))
+        return accounts_pb2.SetAccountLimitsResponse(account=wire.account(account))
 
     async def GetAccount(
         self, request: accounts_pb2.GetAccountRequest, context: Any
     ) -> accounts_pb2.GetAccountResponse:
-        return accounts_pb2.GetAccountResponse(account=_account(await self._accounts.account(request.account_id)))
+        return accounts_pb2.GetAccountResponse(account=wire.account(await self._accounts.account(request.account_id)))
 
     async def CreateKey(self, request: accounts_pb2.CreateKeyRequest, context: Any) -> accounts_pb2.CreateKeyResponse:
-        wanted = CreateKey(request.account_id, request.label, request.expires_at_ms, tuple(request.models))
-        key, secret = await self._accounts.create_key(wanted)
-        return accounts_pb2.CreateKeyResponse(key=_key(key), secret=secret)
+        key, secret = await self._accounts.create_key(wire.wanted_key(request))
+        return accounts_pb2.CreateKeyResponse(key=wire.key(key), secret=secret)
 
     async def RevokeKey(self, request: accounts_pb2.RevokeKeyRequest, context: Any) -> accounts_pb2.RevokeKeyResponse:
-        return accounts_pb2.RevokeKeyResponse(key=_key(await self._accounts.revoke_key(request.key_id)))
+        return accounts_pb2.RevokeKeyResponse(key=wire.key(await self._accounts.revoke_key(request.key_id)))
 
     async def ListKeys(self, request: accounts_pb2.ListKeysRequest, context: Any) -> accounts_pb2.ListKeysResponse:
         keys = await self._accounts.keys(request.account_id)
-        return accounts_pb2.ListKeysResponse(keys=[_key(key) for key in keys])
+        return accounts_pb2.ListKeysResponse(keys=[wire.key(key) for key in keys])
 
+    async def ListAccounts(
+        self, request: accounts_pb2.ListAccountsRequest, context: Any
+    ) -> accounts_pb2.ListAccountsResponse:
+        accounts = await self._accounts.accounts(request.after_account_id, request.limit)
+        return accounts_pb2.ListAccountsResponse(accounts=[wire.account(account) for account in accounts])
 
-def _account(account: Account) -> accounts_pb2.Account:
-    return accounts_pb2.Account(
-        account_id=account.account_id,
-        name=account.name,
-        status=_ACCOUNT_STATUS[account.status],
-        requests_per_minute=account.requests_per_minute,
-        created_at_ms=account.created_at_ms,
-    )
+    async def RenameKey(self, request: accounts_pb2.RenameKeyRequest, context: Any) -> accounts_pb2.RenameKeyResponse:
+        key = await self._accounts.rename_key(request.key_id, request.label)
+        return accounts_pb2.RenameKeyResponse(key=wire.key(key))
 
+    async def RotateKey(self, request: accounts_pb2.RotateKeyRequest, context: Any) -> accounts_pb2.RotateKeyResponse:
+        key, secret = await self._accounts.rotate_key(request.key_id)
+        return accounts_pb2.RotateKeyResponse(key=wire.key(key), secret=secret)
 
-def _key(key: Key) -> accounts_pb2.Key:
-    return accounts_pb2.Key(
-        key_id=key.key_id,
-        key_hash=key.key_hash,
-        account_id=key.account_id,
-        status=_KEY_STATUS[key.status],
-        account_status=_ACCOUNT_STATUS[key.account_status],
-        expires_at_ms=key.expires_at_ms,
-        label=key.label,
-        version=key.version,
-        models=key.models,
-        shared=key.shared,
-        created_at_ms=key.created_at_ms,
-    )
+    async def SetKeyDisabled(
+        self, request: accounts_pb2.SetKeyDisabledRequest, context: Any
+    ) -> accounts_pb2.SetKeyDisabledResponse:
+        key = await self._accounts.set_disabled(request.key_id, request.disabled)
+        return accounts_pb2.SetKeyDisabledResponse(key=wire.key(key))
+
+    async def CreateToolKey(
+        self, request: accounts_pb2.CreateToolKeyRequest, context: Any
+    ) -> accounts_pb2.CreateToolKeyResponse:
+        wanted = CreateToolKey(request.login_key_id, request.tool, request.host, request.key_id)
+        key, secret = await self._accounts.create_tool_key(wanted)
+        return accounts_pb2.CreateToolKeyResponse(key=wire.key(key), secret=secret)
+
+    async def ListToolKeys(
+        self, request: accounts_pb2.ListToolKeysRequest, context: Any
+    ) -> accounts_pb2.ListToolKeysResponse:
+        keys = await self._accounts.tool_keys(request.login_key_id)
+        return accounts_pb2.ListToolKeysResponse(keys=[wire.key(key) for key in keys])
+
+    async def RevokeToolKey(
+        self, request: accounts_pb2.RevokeToolKeyRequest, context: Any
+    ) -> accounts_pb2.RevokeToolKeyResponse:
+        key = await self._accounts.revoke_tool_key(request.login_key_id, request.key_id)
+        return accounts_pb2.RevokeToolKeyResponse(key=wire.key(key))
+
+    async def ReportKeyUse(
+        self, request: accounts_pb2.ReportKeyUseRequest, context: Any
+    ) -> accounts_pb2.ReportKeyUseResponse:
+        await self._accounts.used({use.key_id: use.at_ms for use in request.uses})
+        return accounts_pb2.ReportKeyUseResponse()

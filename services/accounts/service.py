@@ -1,31 +1,28 @@
-"""The use cases of accounts: make, read, limit and suspend accounts; make, find and revoke keys.
+"""The use cases of accounts: make, read, limit and suspend accounts; make, find, change and revoke keys.
 
 Called by rpc.py. Every method raises AccountsError for what is refused and DatabaseAwayError (Transient) when
 nobody knows whether it happened.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from libs.core.clock import Clock
 from libs.core.ids import prefixed_id
 from libs.core.keys import hash_key, new_key
 from libs.ops.telemetry import Telemetry
-from services.accounts.domain import (
-    Account,
-    AccountStatus,
-    AlreadyExistsError,
-    CreateAccount,
-    CreateKey,
-    Key,
-    NotFoundError,
-    check_requests_per_minute,
-)
+from services.accounts.domain.account import Account, AccountStatus, CreateAccount, check_requests_per_minute
+from services.accounts.domain.errors import AlreadyExistsError, InvalidError, NotFoundError
+from services.accounts.domain.key import PREFIX_LENGTH, CreateKey, CreateToolKey, Key, Made, check_label
 from services.accounts.store import Store
 from services.accounts.telemetry import CHANGES, RESOLVES
+from services.accounts.tool_keys import ToolKeys
 
 T = TypeVar("T")
+
+MOST_ACCOUNTS = 1_000
+MOST_USES = 10_000
 
 log = logging.getLogger("kenari.accounts")
 
@@ -36,12 +33,17 @@ class Accounts:
     def __init__(
         self,
         store: Store,
+        tool_keys: ToolKeys,
         hash_secret: bytes,
         clock: Clock,
         telemetry: Telemetry,
+        *,
+        key_limit: int,
         make_key: Callable[[], str] = new_key,
     ) -> None:
         self._store = store
+        self._tool_keys = tool_keys
+        self._key_limit = key_limit
         self._hash_secret = hash_secret
         self._clock = clock
         self._make_key = make_key
@@ -63,6 +65,12 @@ class Accounts:
         """The account; raises NotFoundError."""
         return _found(await self._store.account(account_id), "account")
 
+    async def accounts(self, after: str, limit: int) -> list[Account]:
+        """The accounts after that id, by id; ``limit`` 0 is the most there can be."""
+        if limit > MOST_ACCOUNTS:
+            raise InvalidError(f"at most {MOST_ACCOUNTS:,} accounts are listed at once")
+        return await self._store.accounts(after, limit or MOST_ACCOUNTS)
+
     async def set_status(self, account_id: str, status: AccountStatus) -> Account:
         """Suspend or reactivate: all keys of the account follow in the same moment."""
         account = _found(await self._store.set_status(account_id, status), "account")
@@ -77,19 +85,69 @@ class Accounts:
         return account
 
     async def create_key(self, wanted: CreateKey) -> tuple[Key, str]:
-        """Make a key; returns it and the secret itself, which nobody can be told again."""
+        """Make a key; returns it and the secret itself, which nobody can be told again.
+
+        Raises KeyLimitError when the account has as many as it may.
+        """
         wanted.check(self._clock.now_ms())
-        secret = self._make_key()
-        made = await self._store.create_key(wanted, prefixed_id("key"), hash_key(self._hash_secret, secret))
-        key = _found(made, "account")
+        made, secret = self._fresh(prefixed_id("key"))
+        key = _found(await self._store.create_key(wanted, made, most=self._key_limit), "account")
         self._note("key_created", account_id=key.account_id, key_id=key.key_id)
         return key, secret
 
+    async def rotate_key(self, key_id: str) -> tuple[Key, str]:
+        """Replace a key by a fresh one with the same settings in one step; returns it and its secret."""
+        made, secret = self._fresh(prefixed_id("key"))
+        key = _found(await self._store.rotate_key(key_id, made), "key")
+        self._note("key_rotated", account_id=key.account_id, key_id=key_id)
+        return key, secret
+
+    async def rename_key(self, key_id: str, label: str) -> Key:
+        """Change a key's label."""
+        check_label(label)
+        key = _found(await self._store.rename_key(key_id, label), "key")
+        self._note("key_renamed", account_id=key.account_id, key_id=key_id)
+        return key
+
+    async def set_disabled(self, key_id: str, disabled: bool) -> Key:
+        """Pause a key, or end the pause; a revoked or expired one is refused."""
+        key = _found(await self._store.set_disabled(key_id, disabled), "key")
+        self._note("key_disabled" if disabled else "key_enabled", account_id=key.account_id, key_id=key_id)
+        return key
+
     async def revoke_key(self, key_id: str) -> Key:
-        """Revoke a key for good; a revoked one stays as it is."""
+        """Revoke a key for good, a login key with its per-tool keys; a revoked one stays as it is."""
         key = _found(await self._store.revoke_key(key_id), "key")
         self._note("key_revoked", account_id=key.account_id, key_id=key_id)
         return key
+
+    async def create_tool_key(self, wanted: CreateToolKey) -> tuple[Key, str]:
+        """Make a per-tool key of a login key; returns it and its secret.
+
+        Raises KeyCreationRateError, ChildKeyCapError or KeyLimitError, in this order, and NotFoundError for what
+        is no active login key.
+        """
+        wanted.check()
+        made, secret = self._fresh(wanted.key_id)
+        key = await self._tool_keys.create(wanted, made, most=self._key_limit)
+        self._note("key_created", account_id=key.account_id, key_id=key.key_id)
+        return key, secret
+
+    async def tool_keys(self, login_key_id: str) -> list[Key]:
+        """The active per-tool keys of a login key, newest first."""
+        return await self._tool_keys.of(login_key_id)
+
+    async def revoke_tool_key(self, login_key_id: str, key_id: str) -> Key:
+        """Revoke one; NotFoundError unless it is an active per-tool key of this login key."""
+        key = _found(await self._tool_keys.revoke(login_key_id, key_id), "key")
+        self._note("key_revoked", account_id=key.account_id, key_id=key_id)
+        return key
+
+    async def used(self, moments_ms: Mapping[str, int]) -> None:
+        """Note when keys were last used, by key id."""
+        if len(moments_ms) > MOST_USES:
+            raise InvalidError(f"at most {MOST_USES:,} uses are noted at once")
+        await self._tool_keys.used(moments_ms)
 
     async def keys(self, account_id: str) -> list[Key]:
         """All keys of the account, oldest first; raises NotFoundError when there is no such account."""
@@ -103,6 +161,10 @@ class Accounts:
         key = await self._store.key_by_hash(key_hash)
         self._resolves.labels("unknown" if key is None else "known").inc()
         return key
+
+    def _fresh(self, key_id: str) -> tuple[Made, str]:
+        secret = self._make_key()
+        return Made(key_id, hash_key(self._hash_secret, secret), secret[:PREFIX_LENGTH]), secret
 
     def _note(self, change: str, **ids: str) -> None:
         self._changes.labels(change).inc()

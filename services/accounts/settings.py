@@ -20,6 +20,8 @@ class AccountsSettings(ServiceSettings):
     database: DatabaseSettings
     # Shared with the edge. A new one makes every key unknown.
     key_hash_secret: SecretStr = Field(min_length=16)
+    # Keys that one account may have, revoked and expired ones not counted.
+    key_limit: int = Field(100, ge=1)
     # How long a watcher may have been away and still be told everything it missed.
     watch_replay_s: float = Field(60.0, ge=0)
     watch_heartbeat_s: float = Field(5.0, gt=0)

@@ -6,7 +6,20 @@ CHANGES = CounterSpec(
     "kenari.accounts.changes",
     "Accepted changes, repeats included",
     labels=("change",),
-    values=(("account_created", "account_active", "account_suspended", "limits_set", "key_created", "key_revoked"),),
+    values=(
+        (
+            "account_created",
+            "account_active",
+            "account_suspended",
+            "limits_set",
+            "key_created",
+            "key_renamed",
+            "key_rotated",
+            "key_disabled",
+            "key_enabled",
+            "key_revoked",
+        ),
+    ),
 )
 RESOLVES = CounterSpec(
     "kenari.accounts.resolves", "Keys asked for by hash", labels=("outcome",), values=(("known", "unknown"),)

@@ -18,8 +18,9 @@ from libs.core.retry import backoff
 from libs.db.database import Database
 from libs.db.errors import DatabaseAwayError
 from libs.ops.telemetry import Telemetry
-from services.accounts.domain import Key
-from services.accounts.store import CHANNEL, changed_keys, keys_changed_within
+from services.accounts.domain.key import Key
+from services.accounts.rows import CHANNEL
+from services.accounts.store import changed_keys, keys_changed_within
 from services.accounts.telemetry import LISTENING, PUSHED, WATCHERS
 
 log = logging.getLogger("kenari.accounts")

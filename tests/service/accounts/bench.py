@@ -16,12 +16,15 @@ from libs.events.accounts import KeyChanged, SettingsChanged
 from libs.events.base import decode
 from libs.events.topics import ACCOUNTS_KEYS, ACCOUNTS_SETTINGS, Topic
 from libs.ops.telemetry import Telemetry
-from services.accounts.domain import Account, CreateAccount, CreateKey, Key
+from services.accounts.domain.account import Account, CreateAccount
+from services.accounts.domain.key import CreateKey, CreateToolKey, Key, KeyKind
 from services.accounts.service import Accounts
 from services.accounts.store import Store
+from services.accounts.tool_keys import ToolKeys
 from services.accounts.watch import KeyWatch
 
 SECRET = b"the tests' own secret, long enough for it"
+KEY_LIMIT = 40
 _names = count(1)
 
 
@@ -32,7 +35,8 @@ class Bench:
         telemetry = Telemetry("accounts", TelemetrySettings())
         self.database = Database(DatabaseSettings(dsn=SecretStr(dsn)), telemetry)
         self.store = Store(self.database, SystemClock())
-        self.accounts = Accounts(self.store, SECRET, SystemClock(), telemetry)
+        tool_keys = ToolKeys(self.database, SystemClock())
+        self.accounts = Accounts(self.store, tool_keys, SECRET, SystemClock(), telemetry, key_limit=KEY_LIMIT)
         self.watch = KeyWatch(self.database, telemetry, replay_s=60, heartbeat_s=0.2)
 
     async def __aenter__(self) -> Self:
@@ -56,6 +60,13 @@ class Bench:
     async def key(self, account: Account, **wanted: Any) -> Key:
         key, _ = await self.accounts.create_key(CreateKey(account.account_id, **wanted))
         return key
+
+    async def login_key(self, account: Account) -> Key:
+        return await self.key(account, kind=KeyKind.LOGIN)
+
+    async def tool_key(self, login: Key, tool: str = "codex", host: str = "laptop") -> tuple[Key, str]:
+        wanted = CreateToolKey(login.key_id, tool, host, prefixed_id("key"))
+        return await self.accounts.create_tool_key(wanted)
 
     async def resolve(self, secret: str) -> Key | None:
         return await self.accounts.resolve(hash_key(SECRET, secret))

@@ -8,14 +8,9 @@ from libs.core.errors import Transient
 from libs.db.migrate import folders
 from libs.events.base import decode
 from libs.kafka.outbox import OUTBOX_SQL
-from services.accounts.domain import (
-    AccountStatus,
-    AlreadyExistsError,
-    CreateAccount,
-    InvalidError,
-    KeyStatus,
-    NotFoundError,
-)
+from services.accounts.domain.account import AccountStatus, CreateAccount
+from services.accounts.domain.errors import AlreadyExistsError, InvalidError, NotFoundError
+from services.accounts.domain.key import KeyStatus
 from tests.service.accounts.bench import Bench
 from tests.support.stack import Postgres
 

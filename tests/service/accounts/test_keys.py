@@ -7,7 +7,9 @@ import asyncpg
 import pytest
 
 from libs.core.keys import hash_key
-from services.accounts.domain import AccountStatus, CreateKey, InvalidError, KeyStatus, NotFoundError
+from services.accounts.domain.account import AccountStatus
+from services.accounts.domain.errors import InvalidError, NotFoundError
+from services.accounts.domain.key import CreateKey, KeyStatus
 from services.accounts.watch import WatchEndedError
 from tests.service.accounts.bench import SECRET, Bench, told
 from tests.support.stack import Postgres

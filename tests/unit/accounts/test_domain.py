@@ -1,14 +1,13 @@
 """What can be an account, a key and a limit, and what the settings insist on."""
 
+from functools import partial
+
 import pytest
 
 from libs.core.errors import ConfigError
-from services.accounts.domain import (
-    CreateAccount,
-    CreateKey,
-    InvalidError,
-    check_requests_per_minute,
-)
+from services.accounts.domain.account import CreateAccount, check_requests_per_minute
+from services.accounts.domain.errors import InvalidError
+from services.accounts.domain.key import Capability, CreateKey, CreateToolKey, KeyKind
 from services.accounts.settings import AccountsSettings
 
 NOW = 1_800_000_000_000
@@ -50,6 +49,62 @@ def test_a_key_may_expire_in_the_future_or_never() -> None:
 def test_a_key_has_bounds(key: CreateKey) -> None:
     with pytest.raises(InvalidError):
         key.check(NOW)
+
+
+@pytest.mark.rule("AUTH-066", "AUTH-067")
+def test_a_shared_key_is_for_chosen_models_and_1_to_90_days() -> None:
+    shared = partial(CreateKey, "acct_a", kind=KeyKind.SHARED)
+    for days in (1, 90):
+        key = shared(models=("m",), expires_in_days=days)
+        key.check(NOW)
+        assert key.ends_at_ms(NOW) == NOW + days * 86_400_000
+    for wrong in (
+        shared(models=("m",), expires_in_days=91),
+        shared(models=("m",)),
+        shared(models=("m",), expires_at_ms=NOW + 86_400_000),
+        shared(expires_in_days=30),
+    ):
+        with pytest.raises(InvalidError):
+            wrong.check(NOW)
+
+
+def test_a_login_key_has_no_restrictions_and_makes_per_tool_keys_itself() -> None:
+    CreateKey("acct_a", kind=KeyKind.LOGIN, expires_in_days=30).check(NOW)
+    for wrong in (
+        CreateKey("acct_a", kind=KeyKind.LOGIN, models=("m",)),
+        CreateKey("acct_a", kind=KeyKind.LOGIN, spend_cap_micro_idr=1),
+        CreateKey("acct_a", kind=KeyKind.LOGIN, token_cap=1),
+        CreateKey("acct_a", kind=KeyKind.TOOL),
+    ):
+        with pytest.raises(InvalidError):
+            wrong.check(NOW)
+
+
+def test_a_key_expires_at_a_moment_or_after_days_and_has_no_negative_caps() -> None:
+    CreateKey("acct_a", capabilities=tuple(Capability), spend_cap_micro_idr=5, token_cap=7).check(NOW)
+    for wrong in (
+        CreateKey("acct_a", expires_at_ms=NOW + 1, expires_in_days=1),
+        CreateKey("acct_a", expires_in_days=10_000_000),
+        CreateKey("acct_a", spend_cap_micro_idr=-1),
+        CreateKey("acct_a", token_cap=-1),
+        CreateKey("acct_a", label="a\0b"),
+    ):
+        with pytest.raises(InvalidError):
+            wrong.check(NOW)
+
+
+@pytest.mark.rule("KEY-010", "KEY-011", "KEY-014")
+def test_tool_and_host_have_the_characters_and_lengths_of_the_contract() -> None:
+    for tool, host in (("a", "A"), ("a-z.09", "My_Mac.local-2"), ("t" * 40, "h" * 64)):
+        wanted = CreateToolKey("key_a", tool, host, "key_b")
+        wanted.check()
+        assert wanted.label == f"kenari-cli · {tool} · {host}"
+    for tool in ("", "t" * 41, "Codex", "a_b", "a b", "a\n", "é"):
+        with pytest.raises(InvalidError, match="tool"):
+            CreateToolKey("key_a", tool, "laptop", "key_b").check()
+    for host in ("", "h" * 65, "my mac", "a/b", "a\n", "é"):
+        with pytest.raises(InvalidError, match="host"):
+            CreateToolKey("key_a", "codex", host, "key_b").check()
 
 
 def test_a_limit_has_bounds() -> None:

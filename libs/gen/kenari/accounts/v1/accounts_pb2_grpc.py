@@ -79,6 +79,46 @@ class AccountsStub:
                 request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListKeysRequest.SerializeToString,
                 response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListKeysResponse.FromString,
                 _registered_method=True)
+        self.ListAccounts = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/ListAccounts',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListAccountsRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListAccountsResponse.FromString,
+                _registered_method=True)
+        self.RenameKey = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/RenameKey',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RenameKeyRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RenameKeyResponse.FromString,
+                _registered_method=True)
+        self.RotateKey = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/RotateKey',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RotateKeyRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RotateKeyResponse.FromString,
+                _registered_method=True)
+        self.SetKeyDisabled = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/SetKeyDisabled',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyDisabledRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyDisabledResponse.FromString,
+                _registered_method=True)
+        self.CreateToolKey = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/CreateToolKey',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.CreateToolKeyRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.CreateToolKeyResponse.FromString,
+                _registered_method=True)
+        self.ListToolKeys = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/ListToolKeys',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListToolKeysRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListToolKeysResponse.FromString,
+                _registered_method=True)
+        self.RevokeToolKey = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/RevokeToolKey',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RevokeToolKeyRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RevokeToolKeyResponse.FromString,
+                _registered_method=True)
+        self.ReportKeyUse = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/ReportKeyUse',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ReportKeyUseRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ReportKeyUseResponse.FromString,
+                _registered_method=True)
 
 
 class AccountsServicer:
@@ -140,6 +180,58 @@ class AccountsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAccounts(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenameKey(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RotateKey(self, request, context):
+        """Makes a key with the same settings and revokes the old one in one step; a login key's per-tool keys end too.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetKeyDisabled(self, request, context):
+        """An operator's pause of one key; unlike a revoked key it can be enabled again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateToolKey(self, request, context):
+        """Per-tool keys of one login key. Refusals: key_creation_rate, child_key_cap, key_limit, not_found.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListToolKeys(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeToolKey(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportKeyUse(self, request, context):
+        """When keys were last used, as an edge saw it; later ones win.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccountsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -187,6 +279,46 @@ def add_AccountsServicer_to_server(servicer, server):
                     servicer.ListKeys,
                     request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListKeysRequest.FromString,
                     response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListKeysResponse.SerializeToString,
+            ),
+            'ListAccounts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAccounts,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListAccountsRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListAccountsResponse.SerializeToString,
+            ),
+            'RenameKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenameKey,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RenameKeyRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RenameKeyResponse.SerializeToString,
+            ),
+            'RotateKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateKey,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RotateKeyRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RotateKeyResponse.SerializeToString,
+            ),
+            'SetKeyDisabled': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetKeyDisabled,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyDisabledRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyDisabledResponse.SerializeToString,
+            ),
+            'CreateToolKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateToolKey,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.CreateToolKeyRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.CreateToolKeyResponse.SerializeToString,
+            ),
+            'ListToolKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListToolKeys,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListToolKeysRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListToolKeysResponse.SerializeToString,
+            ),
+            'RevokeToolKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeToolKey,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RevokeToolKeyRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RevokeToolKeyResponse.SerializeToString,
+            ),
+            'ReportKeyUse': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportKeyUse,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ReportKeyUseRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ReportKeyUseResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -432,6 +564,222 @@ class Accounts:
             '/kenari.accounts.v1.Accounts/ListKeys',
             kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListKeysRequest.SerializeToString,
             kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAccounts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/ListAccounts',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListAccountsRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListAccountsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenameKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/RenameKey',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.RenameKeyRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.RenameKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/RotateKey',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.RotateKeyRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.RotateKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetKeyDisabled(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/SetKeyDisabled',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyDisabledRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyDisabledResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateToolKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/CreateToolKey',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.CreateToolKeyRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.CreateToolKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListToolKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/ListToolKeys',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListToolKeysRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListToolKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeToolKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/RevokeToolKey',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.RevokeToolKeyRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.RevokeToolKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportKeyUse(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/ReportKeyUse',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.ReportKeyUseRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.ReportKeyUseResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,104 @@
+"""Accounts and keys as protobuf messages, and what is asked for as values.
+
+Called by rpc.py.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from kenari.accounts.v1 import accounts_pb2
+
+from services.accounts.domain.account import Account, AccountStatus
+from services.accounts.domain.errors import InvalidError
+from services.accounts.domain.key import Capability, CreateKey, Key, KeyKind, KeyStatus
+
+V = TypeVar("V")
+
+_ACCOUNT_STATUS = {
+    AccountStatus.ACTIVE: accounts_pb2.ACCOUNT_STATUS_ACTIVE,
+    AccountStatus.SUSPENDED: accounts_pb2.ACCOUNT_STATUS_SUSPENDED,
+}
+_KEY_STATUS = {KeyStatus.ACTIVE: accounts_pb2.KEY_STATUS_ACTIVE, KeyStatus.REVOKED: accounts_pb2.KEY_STATUS_REVOKED}
+_KIND = {
+    KeyKind.DASHBOARD: accounts_pb2.KEY_KIND_DASHBOARD,
+    KeyKind.LOGIN: accounts_pb2.KEY_KIND_LOGIN,
+    KeyKind.TOOL: accounts_pb2.KEY_KIND_TOOL,
+    KeyKind.SHARED: accounts_pb2.KEY_KIND_SHARED,
+}
+_CAPABILITY = {
+    Capability.DOCUMENT_READING: accounts_pb2.CAPABILITY_DOCUMENT_READING,
+    Capability.WEB_SEARCH: accounts_pb2.CAPABILITY_WEB_SEARCH,
+    Capability.X_SEARCH: accounts_pb2.CAPABILITY_X_SEARCH,
+}
+
+
+def account(value: Account) -> accounts_pb2.Account:
+    """An account as others see it."""
+    return accounts_pb2.Account(
+        account_id=value.account_id,
+        name=value.name,
+        status=_ACCOUNT_STATUS[value.status],
+        requests_per_minute=value.requests_per_minute,
+        created_at_ms=value.created_at_ms,
+    )
+
+
+def key(value: Key) -> accounts_pb2.Key:
+    """A key as others see it."""
+    return accounts_pb2.Key(
+        key_id=value.key_id,
+        key_hash=value.key_hash,
+        account_id=value.account_id,
+        status=_KEY_STATUS[value.status],
+        account_status=_ACCOUNT_STATUS[value.account_status],
+        expires_at_ms=value.expires_at_ms,
+        label=value.label,
+        version=value.version,
+        models=value.models,
+        shared=value.shared,
+        created_at_ms=value.created_at_ms,
+        kind=_KIND[value.kind],
+        prefix=value.prefix,
+        parent_key_id=value.parent_key_id,
+        disabled=value.disabled,
+        capabilities=[_CAPABILITY[capability] for capability in value.capabilities],
+        spend_cap_micro_idr=value.spend_cap_micro_idr,
+        token_cap=value.token_cap,
+        replaces_key_id=value.replaces_key_id,
+        last_used_at_ms=value.last_used_at_ms,
+    )
+
+
+def account_status(number: int) -> AccountStatus:
+    """The status asked for; raise InvalidError."""
+    return _asked(_ACCOUNT_STATUS, number, "a status is active or suspended")
+
+
+def wanted_key(request: accounts_pb2.CreateKeyRequest) -> CreateKey:
+    """The key asked for; raise InvalidError for a kind or capability nobody knows."""
+    unset = request.kind == accounts_pb2.KEY_KIND_UNSPECIFIED
+    return CreateKey(
+        account_id=request.account_id,
+        label=request.label,
+        expires_at_ms=request.expires_at_ms,
+        models=tuple(request.models),
+        kind=KeyKind.DASHBOARD if unset else _asked(_KIND, request.kind, "a key's kind is dashboard, login or shared"),
+        expires_in_days=request.expires_in_days,
+        capabilities=tuple(_capabilities(request.capabilities)),
+        spend_cap_micro_idr=request.spend_cap_micro_idr,
+        token_cap=request.token_cap,
+    )
+
+
+def _capabilities(numbers: Iterable[int]) -> list[Capability]:
+    """Each once, in the order of their list."""
+    told = "a capability is document reading, web search or X search"
+    asked = {_asked(_CAPABILITY, number, told) for number in numbers}
+    return [capability for capability in Capability if capability in asked]
+
+
+def _asked(known: Mapping[V, Any], number: int, otherwise: str) -> V:
+    for value, its_number in known.items():
+        if its_number == number:
+            return value
+    raise InvalidError(otherwise)
