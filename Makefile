@@ -40,8 +40,10 @@ env: ## make .venv from requirements.lock
 env-dev: ## the same with the tools for tests and lints
 	@sh deploy/local/bootstrap.sh --dev
 
+# Much of the suite waits for processes, timeouts and brokers: three workers fill two cores. JOBS=0: none beside this.
+JOBS ?= 3
 test: env-dev ## the whole suite, under ten minutes on two cores
-	@exec $(PY) -m pytest $(ARGS)
+	@exec $(PY) -m pytest -n $(JOBS) $(ARGS)
 
 test-%: env-dev
 	@exec $(PY) -m pytest tests/$* $(ARGS)

@@ -5,6 +5,7 @@ Fixtures for all tests, made known by tests/conftest.py. Nothing is skipped when
 
 import asyncio
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -67,7 +68,8 @@ class _Say:
 
     def __call__(self, line: str) -> None:
         with self._capture.global_and_fixture_disabled() if self._capture else nullcontext():
-            print(f"\n{line}")
+            # A parallel worker has no standard output of its own.
+            print(f"\n{line}", file=sys.__stderr__, flush=True)
 
 
 @pytest.fixture(scope="session")
