@@ -173,7 +173,7 @@ ANTHROPIC = {
     "429": Theirs(refusal(429, "rate_limit_error"), 429, "upstream_error", "rate_limit_error"),
     "418": Theirs(text_answer("vendor", 418), 400, "upstream_error", API),
     "400": rejected(400, "invalid_request_error", refusal(400, INVALID)),
-    "413": rejected(413, "upstream_rejected", refusal(413, "request_too_large")),
+    "413": rejected(413, "invalid_request_error", refusal(413, "request_too_large")),
     "404": rejected(404, "model_not_found", refusal(404, "not_found_error", "model: vendor"), "not_found_error"),
     "400-length": rejected(
         400, "context_length_exceeded", refusal(400, INVALID, "prompt is too long: 208310 tokens > 200000 maximum")

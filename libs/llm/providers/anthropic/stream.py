@@ -51,6 +51,7 @@ class _Outline(Struct, gc=False):
 
 _decode_event = Decoder(_Event).decode
 _decode_outline = Decoder(_Outline).decode
+_decode_kind = Decoder(_Kind).decode
 
 _EVENTS = frozenset({"message_start", "content_block_stop", "message_delta", "message_stop", "error"})
 _BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
@@ -170,6 +171,9 @@ class StreamDecoder:
     def _skipped(self, data: bytes) -> bool:
         """Whether an event that does not decode is of a kind nobody reads, which may hold anything."""
         try:
+            kind = _decode_kind(data).type
+            if isinstance(kind, str) and kind not in _EVENTS and not kind.startswith("content_block_"):
+                return True
             outline = _decode_outline(data)
         except (DecodeError, RecursionError, UnicodeDecodeError):
             return False
@@ -180,7 +184,7 @@ class StreamDecoder:
             return True
         if outline.type == "content_block_delta" and outline.delta is not None:
             return outline.delta.type not in _DELTAS
-        return isinstance(outline.type, str) and outline.type not in _EVENTS
+        return False
 
     def _complete(self, events: list[StreamEvent]) -> None:
         if self._stop_reason is None:
