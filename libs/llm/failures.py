@@ -80,6 +80,9 @@ _REJECTIONS = {
     "upstream_rejected": "the provider of this model turned the request down; "
     "a wrong model id or field is the usual cause",
 }
+_REMOTE_IMAGE = "remote image URL not supported by upstream"
+"""The contract's own words (Images and files as input)."""
+
 _UNCLASSIFIED = "the provider of this model answered with a client error; check the request or try another model"
 _RATE_LIMITED = "the provider of this model limits requests right now; retry with backoff"
 _TIMED_OUT = "the provider of this model did not answer in time; retry with backoff"
@@ -89,7 +92,8 @@ _FAILED = "the provider of this model could not answer; retry with backoff"
 class ProviderFailure(KenariError):
     """An attempt at a provider that gave no (whole) answer.
 
-    ``status`` is the provider's HTTP status when one came, ``code`` the contract's code, ``retry_after_ms``
+    ``status`` is the provider's HTTP status when one came, ``code`` the contract's code (``bad_request`` for a
+    picture at an address that the provider could not fetch, rule VIS-010), ``retry_after_ms``
     the wait the provider named. ``detail`` is for logs: identifiers only, never text, hosts or secrets.
     """
 
@@ -111,6 +115,9 @@ class ProviderFailure(KenariError):
 
     def api_error(self, *, streaming: bool = False) -> ApiError:
         """The client's view. ``streaming``: bytes of the answer are already out (contract: Errors in a stream)."""
+        if self.kind is FailureKind.REJECTED and self.code == "bad_request":
+            kind = "upstream_error" if streaming else ""
+            return ApiError(status=400, code=self.code, type=kind, message=_REMOTE_IMAGE)
         if self.kind is FailureKind.REJECTED and self.code in _REJECTIONS:
             status = self.status if self.status in _OWN_STATUS else 400
             # In a stream the Errors page gives every chat failure the type upstream_error.

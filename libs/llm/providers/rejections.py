@@ -18,14 +18,30 @@ _LONGEST_WAIT_MS = 24 * 3_600_000
 _ACCESS = frozenset({401, 402, 403, 407})
 """Our credential, its credit or its rights: nothing the client could change."""
 _REFUSALS = frozenset({400, 403, 404, 413, 415, 422})
-_OUT_OF_CREDIT = frozenset({"insufficient_quota", "billing_not_active", "billing_hard_limit_reached"})
+_OUT_OF_CREDIT = frozenset({"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "billing_error"})
+_NO_CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)
+"""Anthropic says so under the type of a bad request."""
+
+_MALFORMED = frozenset({"invalid_request_error", "request_too_large"})
+
+# The status that goes with a type of Anthropic's where none came: in a stream, or inside a 200.
+_STATUS_OF_TYPE = {
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
 
 # In this order: a text can fit several, and the earlier ones say more.
 _SIGNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "context_length_exceeded",
         re.compile(
-            r"context_length|context length|context window|maximum context|prompt is too long"
+            r"context_length|context length|context window|context limit|maximum context|prompt is too long"
             r"|too many (input )?tokens|input is too long|exceeds? the (model'?s )?max(imum)? (number of )?tokens"
         ),
     ),
@@ -34,6 +50,18 @@ _SIGNS: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(
             r"content_policy|content policy|content_filter|content filter|content management policy"
             r"|responsibleai|data_inspection_failed|content_blocked|safety (system|policy|filter)"
+        ),
+    ),
+    (
+        "bad_request",  # a picture at an address; before the others, which can quote that address
+        re.compile(
+            r"invalid_image_url"
+            r"|(unable to|cannot|can't|could not|couldn't|failed to|error while) "
+            r"(download|fetch|retriev)\w*.{0,40}\b(url|image|picture|file)"
+            r"|(url|image|picture)\b.{0,200}(cannot|could not|couldn't|failed to) (be )?(download|fetch|retriev)"
+            r"|(remote|external|https?) (image|picture)s?( urls?)? (is|are) not (supported|allowed)"
+            r"|image urls? (is|are) not (supported|allowed)|only (base64|data url|https)\w* .{0,20}(is|are) supported"
+            r"|url is disallowed by"
         ),
     ),
     ("prefill_unsupported", re.compile(r"prefill|last message (must|cannot|can't|should).{0,40}(user|assistant)")),
@@ -85,9 +113,14 @@ def failure_in_answer(error: bytes) -> ProviderFailure:
     status = found.code if type(found.code) is int and 400 <= found.code <= 599 else None
     if status is not None:
         return _classify(status, found, None)
-    code = _code_by_signs(found)
-    if code is not None:
-        return ProviderFailure(FailureKind.REJECTED, code=code, detail=_detail(found))
+    if isinstance(found.type, str) and found.type in _STATUS_OF_TYPE:
+        kind, code = _kind_and_code(_STATUS_OF_TYPE[found.type], found)
+        return ProviderFailure(kind, code=code, detail=_detail(found))
+    if _is_our_credit(found):
+        return ProviderFailure(FailureKind.REFUSED, detail=_detail(found))
+    signed = _code_by_signs(found)
+    if signed is not None:
+        return ProviderFailure(FailureKind.REJECTED, code=signed, detail=_detail(found))
     if found.type == "invalid_request_error":
         return ProviderFailure(FailureKind.REJECTED, code="invalid_request_error", detail=_detail(found))
     if "rate_limit" in f"{found.type} {found.code}":
@@ -133,7 +166,7 @@ def _classify(status: int, error: _Error | None, wait: int | None) -> ProviderFa
 
 
 def _kind_and_code(status: int, error: _Error | None) -> tuple[FailureKind, str]:
-    if error is not None and (error.code in _OUT_OF_CREDIT or error.type in _OUT_OF_CREDIT):
+    if error is not None and _is_our_credit(error):
         return FailureKind.REFUSED, "upstream_error"
     if not 400 <= status < 500 or status == 408:
         return (FailureKind.TIMEOUT if status in (408, 504) else FailureKind.FAILED), "upstream_error"
@@ -149,8 +182,19 @@ def _kind_and_code(status: int, error: _Error | None) -> tuple[FailureKind, str]
         return FailureKind.REJECTED, "upstream_error"
     if status == 404:
         return FailureKind.REJECTED, "model_not_found"
-    named = error.type == "invalid_request_error" or error.code == "invalid_request_error"
+    named = _is_one_of(error, _MALFORMED)
     return FailureKind.REJECTED, "invalid_request_error" if named else "upstream_rejected"
+
+
+def _is_our_credit(error: _Error) -> bool:
+    if _is_one_of(error, _OUT_OF_CREDIT):
+        return True
+    return isinstance(error.message, str) and _NO_CREDIT.search(error.message) is not None
+
+
+def _is_one_of(error: _Error, names: frozenset[str]) -> bool:
+    """Whether type or code, which may be of any JSON type, is one of the names."""
+    return any(isinstance(value, str) and value in names for value in (error.type, error.code))
 
 
 def _code_by_signs(error: _Error, *, in_text: bool = True) -> str | None:
