@@ -79,7 +79,7 @@ class Subscription(ConsumerRebalanceListener):  # type: ignore[misc]
             ack_policy=AckPolicy.NACK_ON_ERROR,
             batch=max_records is not None,
             max_records=max_records,
-            batch_timeout_ms=_BATCH_WAIT_MS,
+            batch_timeout_ms=max(_BATCH_WAIT_MS, gather_ms // 4),
             session_timeout_ms=settings.session_timeout_ms,
             fetch_max_wait_ms=gather_ms or settings.fetch_max_wait_ms,
             fetch_min_bytes=_GATHERED_BYTES if gather_ms else 1,

@@ -27,6 +27,9 @@ from libs.ops.telemetry import Telemetry
 log = logging.getLogger("kenari.kafka")
 
 _POLL_MS = 1_000
+# A broker answers a waiting request as soon as there is a record; without one, asking again and again is all that a
+# table costs.
+_PATIENT_MS = 5_000
 _CLOSE_S = 1.0
 
 T = TypeVar("T", bound=EventData)
@@ -107,7 +110,7 @@ class Table(Generic[T]):
                 auto_offset_reset="earliest",
                 metadata_max_age_ms=60_000,
                 request_timeout_ms=self._settings.request_timeout_ms,
-                fetch_max_wait_ms=self._settings.fetch_max_wait_ms,
+                fetch_max_wait_ms=_wait_ms(self._settings),
             )
             try:
                 await self._read(consumer)
@@ -187,3 +190,10 @@ class Table(Generic[T]):
     def _tell(self, key: str, value: T | None) -> None:
         for callback in self._callbacks:
             callback(key, value)
+
+
+def _wait_ms(settings: KafkaSettings) -> int:
+    # The broker that keeps no records notices a new one only after half of the wait.
+    if not settings.keeps_records:
+        return settings.fetch_max_wait_ms
+    return max(settings.fetch_max_wait_ms, min(_PATIENT_MS, settings.request_timeout_ms // 2))
