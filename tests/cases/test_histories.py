@@ -196,7 +196,7 @@ def marks_in(told: list[Turn]) -> list[str]:
         if (client, provider) not in (("chat", "openai"), ("messages", "anthropic"))
     ],
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(told=stories(), thinks=st.booleans(), declares=st.booleans(), forced=st.sampled_from([None, "any", "f"]))
 def test_a_provider_of_another_format_takes_any_conversation_whole(
     client: str, provider: str, told: list[Turn], thinks: bool, declares: bool, forced: str | None

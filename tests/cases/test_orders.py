@@ -102,7 +102,7 @@ WIRES: dict[str, tuple[Callable[[int], Decoder], Callable[[list[Part], bool], by
 @pytest.mark.rule("STR-014", "STR-026", "STR-040", "STR-042", "STR-058", "STR-060", "STR-064", "STR-076")
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("wire", WIRES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(parts=PARTS, late=st.booleans(), size=st.sampled_from([1, 5, 200, 100_000]))
 def test_parts_in_any_order_are_told_whole(client: str, wire: str, parts: list[Part], late: bool, size: int) -> None:
     format, body, join = CLIENTS[client]
