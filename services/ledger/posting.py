@@ -136,8 +136,8 @@ class Posting:
     def _finished(self, batch: Batch, result: Any) -> None:
         if not batch.finishes:
             return
-        settled: Counter[tuple[str, str]] = Counter()
-        released: Counter[str] = Counter()
+        settled: Counter[tuple[str, int]] = Counter()
+        released: Counter[int] = Counter()
         conflicts = charged = 0
         costs, catalogs = result["out_f_cost"], result["out_f_catalog"]
         availables, prices = result["out_f_available"], result["out_f_price"]
@@ -147,7 +147,7 @@ class Posting:
                 self._fail(job, "other_account")
             elif not isinstance(call, Settle):
                 job.done(Released(status in (Finished.DONE, Finished.BEFORE)))
-                released[Finished(status).name.lower()] += 1
+                released[status] += 1
             elif status == Finished.NO_HOLD:
                 self._rebuild(job, call)
             elif status == Finished.OTHER_PRICE:
@@ -163,11 +163,11 @@ class Posting:
                         costs[i], catalogs[i], availables[i], status == Finished.BEFORE, status == Finished.CONFLICT
                     )
                 )
-                settled[call.billing_kind, Finished(status).name.lower()] += 1
-        for (kind, name), count in settled.items():
-            self._settlements.labels(kind, name).inc(count)
-        for name, count in released.items():
-            self._releases.labels(name).inc(count)
+                settled[call.billing_kind, status] += 1
+        for (kind, status), count in settled.items():
+            self._settlements.labels(kind, Finished(status).name.lower()).inc(count)
+        for status, count in released.items():
+            self._releases.labels(Finished(status).name.lower()).inc(count)
         self._charged.inc(charged)
         self._conflicts.inc(conflicts)
 
@@ -190,12 +190,10 @@ class Posting:
     def _reserved(self, batch: Batch, result: Any) -> None:
         if not batch.reserves:
             return
-        counted: Counter[str] = Counter()
         tokens, amounts, availables = result["out_r_tokens"], result["out_r_amount"], result["out_r_available"]
         for i, (job, status) in enumerate(zip(batch.reserves, result["out_r_status"], strict=True)):
             call = job.call
             assert isinstance(call, Reserve)
-            counted[Reserved(status).name.lower()] += 1
             if status in (Reserved.GRANTED, Reserved.BEFORE):
                 granted = Descriptor(call.request_id, call.line, call.account_id, "payg", call.price_version)
                 lowered = tokens[i] < call.max_tokens
@@ -210,8 +208,8 @@ class Posting:
                     Reserved.ID_TIME: "request_id_time",
                 }
                 self._fail(job, reasons[status])
-        for name, count in counted.items():
-            self._reservations.labels(name).inc(count)
+        for status, count in Counter(result["out_r_status"]).items():
+            self._reservations.labels(Reserved(status).name.lower()).inc(count)
 
     def _denied(self, status: int, available: int, worst: Micros) -> Denied:
         if status == Reserved.PAYG_LIMIT:
