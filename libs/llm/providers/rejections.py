@@ -57,7 +57,7 @@ _SIGNS: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(
             r"invalid_image_url"
             r"|(unable to|cannot|can't|could not|couldn't|failed to|error while) "
-            r"(download|fetch|retriev)\w*.{0,40}\b(url|image|picture|file)"
+            r"(download|fetch|retriev)\w*.{0,40}\b(url|image|picture|file|https?://)"
             r"|(url|image|picture)\b.{0,200}(cannot|could not|couldn't|failed to) (be )?(download|fetch|retriev)"
             r"|(remote|external|https?) (image|picture)s?( urls?)? (is|are) not (supported|allowed)"
             r"|image urls? (is|are) not (supported|allowed)|only (base64|data url|https)\w* .{0,20}(is|are) supported"

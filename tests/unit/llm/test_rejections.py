@@ -132,6 +132,72 @@ def test_retry_after_is_seconds_or_a_date(value: str, expected: int | None) -> N
     assert retry_after_ms({"retry-after": value}, Noon()) == expected
 
 
+ANTHROPIC = [
+    (400, "invalid_request_error", "messages: at least one message is required", "rejected", "invalid_request_error"),
+    (400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000", "rejected", "context_length_exceeded"),
+    (
+        400,
+        "invalid_request_error",
+        "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+        "rejected",
+        "context_length_exceeded",
+    ),
+    (400, "invalid_request_error", "Your credit balance is too low to access the API", "refused", "upstream_error"),
+    (401, "authentication_error", "invalid x-api-key", "refused", "upstream_error"),
+    (402, "billing_error", "vendor", "refused", "upstream_error"),
+    (403, "permission_error", "your key may not use this", "refused", "upstream_error"),
+    (404, "not_found_error", "model: claude-x", "rejected", "model_not_found"),
+    (413, "request_too_large", "Request exceeds the maximum size", "rejected", "invalid_request_error"),
+    (429, "rate_limit_error", "too many tokens per minute", "rate_limited", "upstream_error"),
+    (500, "api_error", "Internal server error", "failed", "upstream_error"),
+    (504, "timeout_error", "vendor", "timeout", "upstream_error"),
+    (529, "overloaded_error", "Overloaded", "failed", "upstream_error"),
+]
+
+
+@pytest.mark.rule("ERR-049", "ERR-050", "ERR-051", "ERR-052", "ERR-062")
+@pytest.mark.parametrize(("status", "type", "message", "kind", "code"), ANTHROPIC)
+def test_anthropics_errors_mean_the_same_as_an_answer_and_in_a_stream(
+    status: int, type: str, message: str, kind: str, code: str
+) -> None:
+    told = error(message, type=type)
+    for found in (classified(status, {"type": "error", **told}), failure_in_answer(json.dumps(told["error"]).encode())):
+        assert (found.kind, found.code) == (kind, code)
+
+
+@pytest.mark.rule("VIS-010", "VIS-013")
+@pytest.mark.parametrize("status", [400, 415, 422])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "vendor text: cannot download that URL",
+        "Unable to download the file. Please verify the URL and try again.",
+        "Failed to fetch image from https://images.example/a.png: 403",
+        "Error while downloading https://x.example/a.",
+        "The image at https://images.example/a.png could not be fetched",
+        "Only base64 images are supported",
+        "This URL is disallowed by the website's robots.txt file.",
+        "remote image URLs are not supported",
+    ],
+)
+def test_a_picture_nobody_could_fetch_is_told_as_such(status: int, message: str) -> None:
+    told = classified(status, error(message, type="invalid_request_error")).api_error()
+    assert (told.status, told.code, told.message) == (400, "bad_request", "remote image URL not supported by upstream")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "image exceeds 5 MB maximum",
+        "Could not process image",
+        "`url` is not a known field",
+        "only https is spoken here",
+    ],
+)
+def test_other_words_about_pictures_and_addresses_stay_a_plain_rejection(message: str) -> None:
+    assert classified(400, error(message, type="invalid_request_error")).code == "invalid_request_error"
+
+
 @pytest.mark.rule("ERR-061")
 @given(
     st.integers(100, 599),

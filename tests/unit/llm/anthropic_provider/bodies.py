@@ -24,7 +24,7 @@ def sent(request: ChatRequest, max_tokens: int = 8_000, *, stream: bool = False,
 def message_request(**members: Any) -> ChatRequest:
     """A Messages client's request, parsed."""
     body = {"model": "m", "max_tokens": 8_000, "messages": [{"role": "user", "content": "Hi"}]} | members
-    return anthropic_messages.parse(json.dumps(body).encode(), lambda name: None)
+    return anthropic_messages.FORMAT.parse(json.dumps(body).encode(), lambda name: None)
 
 
 def gated(request: ChatRequest, *options: str) -> ReasoningControl:
