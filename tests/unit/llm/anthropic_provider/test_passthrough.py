@@ -88,7 +88,12 @@ def test_no_member_is_added_to_a_plain_body_and_none_taken(members: dict[str, An
 
 @pytest.mark.rule("MSG-025", "MSG-026")
 def test_members_about_routing_stay_here() -> None:
-    members = {"provider": {"only": ["x"]}, "models": ["a"], "route": "fallback", "plugins": [{"id": "file-parser"}]}
+    members: dict[str, Any] = {
+        "provider": {"only": ["x"]},
+        "models": ["a"],
+        "route": "fallback",
+        "plugins": [{"id": "file-parser"}],
+    }
     assert sent(**members) == sent()
 
 
@@ -134,7 +139,8 @@ def test_reasoning_of_other_models_is_left_out_and_all_else_stays(block: dict[st
 THINKING = {"type": "enabled", "budget_tokens": 2_048}
 ON = ReasoningControl(state="on", effort=Effort.LOW, budget=2_048)
 USE = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
-RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "1"}]}
+GIVEN_BACK: dict[str, Any] = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "1"}
+RESULT = {"role": "user", "content": [GIVEN_BACK]}
 
 
 @pytest.mark.rule("STR-048")
@@ -149,7 +155,7 @@ def test_calls_under_way_whose_reasoning_was_left_out_go_on_without_any(signatur
 
 @pytest.mark.rule("TOOL-010", "TOOL-016")
 def test_ids_of_other_providers_are_made_fit_in_call_and_result_alike() -> None:
-    use, result = USE | {"id": "functions.look:0"} | MARK, RESULT["content"][0] | {"tool_use_id": "functions.look:0"}  # type: ignore[index]
+    use, result = USE | {"id": "functions.look:0"} | MARK, GIVEN_BACK | {"tool_use_id": "functions.look:0"}
     told = turns(HI, assistant(use), {"role": "user", "content": [result]})
     id = told[1]["content"][0]["id"]
     assert id.isidentifier() and told[1] == assistant(use | {"id": id})
@@ -212,12 +218,12 @@ def test_a_level_in_the_models_name_becomes_a_budget(members: dict[str, Any], to
 
 
 SCHEMA = {"type": "json_schema", "schema": {"type": "object", "minimum": 1}}
-WANTED = {"format": SCHEMA}
+WANTED: dict[str, Any] = {"format": SCHEMA}
 
 
 @pytest.mark.rule("JSON-005", "JSON-012", "JSON-015", "JSON-031", "JSON-032", "CACHE-004")
 def test_the_instruction_for_json_comes_after_the_clients_system_prompt() -> None:
-    wanted = {"output_config": WANTED}
+    wanted: dict[str, Any] = {"output_config": WANTED}
     told = sent(system=[text("Be brief", **MARK)], **wanted)["system"]
     assert told[0] == text("Be brief", **MARK) and len(told) == 2
     instruction = told[1]["text"]
