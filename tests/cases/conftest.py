@@ -18,6 +18,7 @@ _SETTINGS = {
     "ROUTER_HEALTH__WINDOW_LEAST": "100000",
     "EDGE_PROVIDER_WAIT_S": "1",
     "EDGE_WAITS__KEEPALIVE_S": "0.4",
+    "EDGE_BODY__STALL_S": "2",
     # No account asks as often, but for the one that wants to see this limit.
     "LIMITER_ACCOUNT_RPM": "60",
 }

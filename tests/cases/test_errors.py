@@ -1,5 +1,6 @@
 """Every error a chat endpoint gives before its answer begins, in the envelopes of all three formats."""
 
+import http.client
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.cases.caller import CHAT, FORMATS, MESSAGES, RESPONSES, Caller, function, user
+from tests.cases.caller import CHAT, FORMATS, KYARA, MESSAGES, RESPONSES, Caller, function, user
 from tests.support import anthropic_wire
 from tests.support.background import BackgroundProvider
 from tests.support.provider import HANG, RESET, Scripted, error, raw, stream, text_answer
@@ -271,4 +272,27 @@ def test_plain_text_before_the_api(caller: Caller, p1: BackgroundProvider, forma
         assert (answer.status_code, answer.text) == (status, text)
         assert answer.headers["content-type"].startswith("text/plain")
         assert answer.headers["request-id"]
+    assert not p1.requests
+
+
+@pytest.mark.rule("ERR-033", "ERR-038")
+def test_a_body_that_stops_arriving(caller: Caller, p1: BackgroundProvider) -> None:
+    begun = []
+    for path in (*PATHS.values(), KYARA):
+        connection = http.client.HTTPConnection(caller.system.base_url.removeprefix("http://"), timeout=10)
+        connection.putrequest("POST", path)
+        for name, value in (caller.person.headers | {"content-length": "100"}).items():
+            connection.putheader(name, value)
+        connection.endheaders(b'{"model":')
+        begun.append((path, connection))
+    for path, connection in begun:
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        assert answer.status == 408
+        if path == KYARA:
+            # This dialect has an envelope for every refusal.
+            assert json.loads(text)["error"]["message"] == "request body timed out"
+        else:
+            assert text == "request body timed out"
+        connection.close()
     assert not p1.requests
