@@ -13,6 +13,7 @@ from libs.llm.http_transport import HttpTransport
 from libs.llm.providers import Providers
 from libs.ops.telemetry import Telemetry
 from libs.rpc.client import RpcClient
+from libs.service.component import Periodic
 from libs.service.http import HttpServer
 from libs.service.service import Service
 from services.edge import openapi
@@ -23,7 +24,7 @@ from services.edge.body import BodyReader
 from services.edge.catalog import Catalog
 from services.edge.clients import AccountsClient, LedgerClient, ledger_checks, limiter_checks, router_checks
 from services.edge.dialects import Dialect, KyaraDialect
-from services.edge.endpoints import account, health, models, reading, usage
+from services.edge.endpoints import account, account_keys, health, models, reading, usage
 from services.edge.endpoints.chat import ChatEndpoint, ChatParts
 from services.edge.endpoints.count_tokens import CountTokens
 from services.edge.http import Hot, PublicApp
@@ -61,6 +62,7 @@ def build(settings: EdgeSettings) -> Service:
     keys = service.add(
         KeyDirectory(keys_table, accounts, settings.key_hash_secret.get_secret_value().encode(), telemetry)
     )
+    service.add(Periodic("key-use", settings.key_use_every_s, keys.report_use, telemetry))
     transport = service.add(HttpTransport())
     reports = Reports(bus.producer, telemetry)
     live = service.add(LiveRequests(settings.waits, telemetry))
@@ -80,11 +82,12 @@ def build(settings: EdgeSettings) -> Service:
 
     # A redirect would repeat whatever host the caller claims to have asked.
     reads = FastAPI(title="kenari", docs_url=None, redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False)
-    for endpoint in (models, account, usage, health):
+    for endpoint in (models, account, account_keys, usage, health):
         reads.include_router(endpoint.router)
     reading.install_handlers(reads)
     openapi.install(reads)
     reads.state.keys, reads.state.catalog, reads.state.ledger = keys, catalog, ledger
+    reads.state.accounts, reads.state.live, reads.state.bodies = accounts, live, parts.bodies
     reads.state.limiter, reads.state.problems = limiter, service.problems
 
     http = settings.http

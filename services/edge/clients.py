@@ -3,7 +3,8 @@
 Made by app.py; used by keys, admission, settlement and the account endpoints.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -23,6 +24,33 @@ _ACCOUNT_STATUS: dict[int, Any] = {
     accounts_pb2.ACCOUNT_STATUS_ACTIVE: "active",
     accounts_pb2.ACCOUNT_STATUS_SUSPENDED: "suspended",
 }
+_KIND: dict[int, Any] = {
+    accounts_pb2.KEY_KIND_LOGIN: "login",
+    accounts_pb2.KEY_KIND_TOOL: "tool",
+    accounts_pb2.KEY_KIND_SHARED: "shared",
+}
+_CAPABILITY: dict[int, Any] = {
+    accounts_pb2.CAPABILITY_DOCUMENT_READING: "document_reading",
+    accounts_pb2.CAPABILITY_WEB_SEARCH: "web_search",
+    accounts_pb2.CAPABILITY_X_SEARCH: "x_search",
+}
+# As many as the owner takes in one call.
+_USES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ToolKey:
+    """A per-tool key as its login key sees it; ``last_used_at_ms`` 0 is no known use."""
+
+    key_id: str
+    prefix: str
+    label: str
+    created_at_ms: int
+    last_used_at_ms: int
+
+
+def _tool_key(key: accounts_pb2.Key) -> ToolKey:
+    return ToolKey(key.key_id, key.prefix, key.label, key.created_at_ms, key.last_used_at_ms)
 
 
 def _key(key: accounts_pb2.Key) -> KeyChanged:
@@ -39,6 +67,14 @@ def _key(key: accounts_pb2.Key) -> KeyChanged:
         models=tuple(key.models),
         shared=key.shared,
         created_at_ms=key.created_at_ms,
+        kind=_KIND.get(key.kind, "dashboard"),
+        prefix=key.prefix,
+        parent_key_id=key.parent_key_id,
+        disabled=key.disabled,
+        capabilities=tuple(_CAPABILITY[one] for one in key.capabilities if one in _CAPABILITY),
+        spend_cap_micro_idr=key.spend_cap_micro_idr,
+        token_cap=key.token_cap,
+        replaces_key_id=key.replaces_key_id,
     )
 
 
@@ -54,6 +90,34 @@ class AccountsClient:
         request = accounts_pb2.ResolveKeyRequest(key_hash=key_hash)
         response = await self._rpc.call("accounts.ResolveKey", self._stub.ResolveKey, request, retry=True)
         return _key(response.key) if response.HasField("key") else None
+
+    async def create_tool_key(self, login_key_id: str, tool: str, host: str, key_id: str) -> tuple[ToolKey, str]:
+        """A per-tool key under an id of the caller's choice, and its secret.
+
+        Raise Permanent with the owner's reason, or Transient when nobody knows whether it was made.
+        """
+        request = accounts_pb2.CreateToolKeyRequest(login_key_id=login_key_id, tool=tool, host=host, key_id=key_id)
+        response = await self._rpc.call("accounts.CreateToolKey", self._stub.CreateToolKey, request)
+        return _tool_key(response.key), response.secret
+
+    async def tool_keys(self, login_key_id: str) -> list[ToolKey]:
+        """The active per-tool keys of a login key, newest first; raise Transient or Permanent."""
+        request = accounts_pb2.ListToolKeysRequest(login_key_id=login_key_id)
+        response = await self._rpc.call("accounts.ListToolKeys", self._stub.ListToolKeys, request, retry=True)
+        return [_tool_key(key) for key in response.keys]
+
+    async def revoke_tool_key(self, login_key_id: str, key_id: str) -> KeyChanged:
+        """Revoke a per-tool key; raise Permanent (not_found) for any other id, or Transient."""
+        request = accounts_pb2.RevokeToolKeyRequest(login_key_id=login_key_id, key_id=key_id)
+        response = await self._rpc.call("accounts.RevokeToolKey", self._stub.RevokeToolKey, request, retry=True)
+        return _key(response.key)
+
+    async def report_use(self, moments_ms: Mapping[str, int]) -> None:
+        """Tell when keys were last used, by key id; raise Transient or Permanent."""
+        uses = [accounts_pb2.KeyUse(key_id=key_id, at_ms=at_ms) for key_id, at_ms in moments_ms.items()]
+        for start in range(0, len(uses), _USES):
+            request = accounts_pb2.ReportKeyUseRequest(uses=uses[start : start + _USES])
+            await self._rpc.call("accounts.ReportKeyUse", self._stub.ReportKeyUse, request, retry=True)
 
     async def watch_keys(self) -> AsyncIterator[KeyChanged | None]:
         """Changes as they happen, None for heartbeats; raise Transient when the stream breaks."""

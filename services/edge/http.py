@@ -33,6 +33,10 @@ class PublicApp:
         self._tracing = tracing
         described = rest.openapi()["paths"]
         self._rest_methods = {path: {method.upper() for method in methods} for path, methods in described.items()}
+        # By what comes before the id that ends them.
+        self._of_one = {
+            path.partition("{")[0]: methods for path, methods in self._rest_methods.items() if path.endswith("}")
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -46,11 +50,19 @@ class PublicApp:
             await endpoint(Exchange(scope, receive, send))
         elif method == "OPTIONS" and path.startswith(_API):
             await self._preflight(Exchange(scope, receive, send))
-        elif endpoint is not None or method not in self._rest_methods.get(path, _READING):
+        elif endpoint is not None or method not in self._methods(path):
             # A POST to an unknown path is told 405 too: the usual cause is a doubled or missing /v1.
             await Exchange(scope, receive, send).respond(405, b"method not allowed", TEXT)
         else:
             await self._read(Exchange(scope, receive, send), send)
+
+    def _methods(self, path: str) -> Collection[str]:
+        """The methods of a path that FastAPI serves; those of reading when it is unknown."""
+        known = self._rest_methods.get(path)
+        if known is None:
+            folder, slash, one = path.rpartition("/")
+            known = self._of_one.get(folder + slash) if one else None
+        return _READING if known is None else known
 
     async def _read(self, exchange: Exchange, send: Send) -> None:
         scope = exchange.scope

@@ -27,17 +27,19 @@ UNKNOWN_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The key that calls, and what it may do. ``models`` empty means all."""
+    """The key that calls, and what it may do. ``models`` empty means all, ``manages_keys`` is a login key's right."""
 
     key_id: str
     account_id: str
     models: frozenset[str]
     shared: bool
+    capped: bool
+    manages_keys: bool
 
     @property
     def restricted(self) -> bool:
         """A restricted key reads only its own usage and no account data."""
-        return bool(self.models)
+        return bool(self.models) or self.capped
 
 
 class KeyDirectory:
@@ -49,6 +51,7 @@ class KeyDirectory:
         self._secret = secret
         self._keys: dict[str, KeyChanged] = {}
         self._unknown: dict[str, float] = {}
+        self._used_ms: dict[str, int] = {}
         self._pushed_at = float("-inf")
         self._watcher: asyncio.Task[None] | None = None
         lookups = telemetry.metrics.counter(KEY_LOOKUPS)
@@ -74,7 +77,11 @@ class KeyDirectory:
             self._from_table.inc()
         if key is None or not _usable(key):
             raise PlainRefusedError(401, "invalid key")
-        return Caller(key.key_id, key.account_id, frozenset(key.models), key.shared)
+        self._used_ms[key.key_id] = exchange.started_ms
+        capped = key.spend_cap_micro_idr > 0 or key.token_cap > 0
+        return Caller(
+            key.key_id, key.account_id, frozenset(key.models), key.shared, capped, manages_keys=key.kind == "login"
+        )
 
     async def _ask_owner(self, hashed: str) -> KeyChanged | None:
         if self._unknown.get(hashed, 0.0) > time.monotonic():
@@ -92,6 +99,19 @@ class KeyDirectory:
             return None
         self._apply(key)
         return self._keys[hashed]
+
+    def learn(self, key: KeyChanged) -> None:
+        """What the owner has just answered about a key: no need to wait for it to be pushed."""
+        self._apply(key)
+
+    async def report_use(self) -> None:
+        """Tell the owner which keys were used since the last time; raise Transient, and all is told next time."""
+        used, self._used_ms = self._used_ms, {}
+        try:
+            await self._accounts.report_use(used)
+        except KenariError:
+            self._used_ms = {**used, **self._used_ms}
+            raise
 
     def _apply(self, key: KeyChanged) -> None:
         known = self._keys.get(key.key_hash)
@@ -139,6 +159,6 @@ def _presented(exchange: Exchange) -> str:
 
 
 def _usable(key: KeyChanged) -> bool:
-    if key.status != "active" or key.account_status != "active":
+    if key.status != "active" or key.disabled or key.account_status != "active":
         return False
     return not key.expires_at_ms or key.expires_at_ms > time.time_ns() // 1_000_000

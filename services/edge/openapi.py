@@ -22,6 +22,7 @@ from services.edge.schemas import (
     RESPONSES_REQUEST,
     TEXT,
     TOKEN_COUNT,
+    TOOL_KEY_REQUEST,
 )
 
 
@@ -82,15 +83,35 @@ _READ_FAILED = {
     "content": {"text/plain": {"schema": TEXT}, "application/json": {"schema": ERROR}},
 }
 _WRONG_PARAMETER = _json(ERROR, "A parameter is wrong")
-# By path, what FastAPI cannot see: answers that the error handlers give.
+_FAILED = {
+    "description": "The key could not be looked up (text), or something failed inside kenari (JSON)",
+    "content": {"text/plain": {"schema": TEXT}, "application/json": {"schema": ERROR}},
+}
+_MANAGES_KEYS = {
+    "401": _NO_KEY,
+    "403": _json(ERROR, "The key is shared, restricted or not the one from a sign-in"),
+    "500": _FAILED,
+}
+# By path and method, what FastAPI cannot see: answers that the error handlers give.
 _READ_ERRORS = {
-    "/v1/models": {"400": _WRONG_PARAMETER},
-    "/v1/account/balance": {
+    ("/v1/models", "get"): {"400": _WRONG_PARAMETER},
+    ("/v1/account/balance", "get"): {
         "401": _NO_KEY,
         "403": _json(ERROR, "The key is restricted or shared"),
         "500": _READ_FAILED,
     },
-    "/v1/usage/log": {
+    ("/v1/account/keys", "get"): _MANAGES_KEYS,
+    ("/v1/account/keys", "post"): {
+        **_MANAGES_KEYS,
+        "400": _json(ERROR, "The body is wrong, or the account has as many keys as it may"),
+        "409": _json(ERROR, "The login key has as many per-tool keys as it may"),
+        "429": _json(ERROR, "Too many keys were asked for within a minute"),
+    },
+    ("/v1/account/keys/{key_id}", "delete"): {
+        **_MANAGES_KEYS,
+        "404": _json(ERROR, "Not an active per-tool key of the calling key"),
+    },
+    ("/v1/usage/log", "get"): {
         "400": _WRONG_PARAMETER,
         "401": _NO_KEY,
         "403": _json(ERROR, "The key is shared"),
@@ -116,13 +137,18 @@ _USAGE_LOG_PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def _describe_reads(schema: dict[str, Any]) -> None:
-    for path, errors in _READ_ERRORS.items():
-        responses = schema["paths"][path]["get"]["responses"]
+    for (path, method), errors in _READ_ERRORS.items():
+        responses = schema["paths"][path][method]["responses"]
         # FastAPI's own shape for a wrong parameter is never answered here.
         responses.pop("422", None)
         responses.update(errors)
     for name in ("HTTPValidationError", "ValidationError"):
         schema["components"]["schemas"].pop(name, None)
+    # Read by hand: a wrong body has to be refused in the envelope of the API.
+    schema["paths"]["/v1/account/keys"]["post"]["requestBody"] = {
+        "required": True,
+        "content": {"application/json": {"schema": TOOL_KEY_REQUEST}},
+    }
     schema["paths"]["/v1/usage/log"]["get"]["parameters"] = [
         {"name": name, "in": "query", "required": False, "description": description, "schema": kind}
         for name, (kind, description) in _USAGE_LOG_PARAMETERS.items()

@@ -72,6 +72,14 @@ ERROR = {
         }
     },
 }
+TOOL_KEY_REQUEST = {
+    "type": "object",
+    "required": ["tool", "host"],
+    "properties": {
+        "tool": {"type": "string", "pattern": "^[a-z0-9.-]{1,40}$", "description": "What the key is for"},
+        "host": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$", "description": "The machine it runs on"},
+    },
+}
 KYARA_REQUEST = {
     "type": "object",
     "required": ["model", "messages"],

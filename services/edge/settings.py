@@ -72,5 +72,7 @@ class EdgeSettings(ServiceSettings):
     kyara_hosts: frozenset[str] = frozenset()
     # How often the holds of running requests are kept alive; well within their life.
     touch_every_s: float = Field(30.0, gt=0)
+    # How often the owner of the keys is told which were used.
+    key_use_every_s: float = Field(2.0, gt=0)
     # Free requests per account and minute that one edge lets through while no limiter answers.
     free_rpm_without_limiter: int = Field(5, ge=0)

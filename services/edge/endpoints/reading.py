@@ -35,7 +35,7 @@ AnyCaller = Annotated[Caller, Depends(_caller)]
 async def _own_unrestricted(caller: AnyCaller) -> Caller:
     _refuse_shared(caller)
     if caller.restricted:
-        message = "a restricted key cannot read account data; use a key without model scope or caps"
+        message = "a restricted key has no access to account data or keys; use a key without model scope or caps"
         raise refuse(403, "restricted_key_not_allowed", message, kind="permission_error")
     return caller
 
@@ -45,13 +45,21 @@ async def _own(caller: AnyCaller) -> Caller:
     return caller
 
 
+async def _key_manager(caller: Annotated[Caller, Depends(_own_unrestricted)]) -> Caller:
+    if not caller.manages_keys:
+        message = "only the key saved by `kenari login` manages per-tool keys; run `kenari login` and use its key"
+        raise refuse(403, "cli_login_key_required", message, kind="permission_error")
+    return caller
+
+
 UnrestrictedCaller = Annotated[Caller, Depends(_own_unrestricted)]
 OwnCaller = Annotated[Caller, Depends(_own)]
+KeyManager = Annotated[Caller, Depends(_key_manager)]
 
 
 def _refuse_shared(caller: Caller) -> None:
     if caller.shared:
-        message = "a shared key cannot read account data; use a key of the account itself"
+        message = "a shared key has no access to account data or keys; use a key of the account itself"
         raise refuse(403, "shared_key_not_allowed", message, kind="permission_error")
 
 
@@ -71,7 +79,9 @@ def install_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(PlainRefusedError)
     async def _plain(_: Request, error: PlainRefusedError) -> Response:
-        return PlainTextResponse(error.text, error.status)
+        # What is left of a body that came too slowly is not waited for.
+        headers = {"connection": "close"} if error.status == 408 else None
+        return PlainTextResponse(error.text, error.status, headers)
 
     @app.exception_handler(KenariError)
     async def _failed(request: Request, error: KenariError) -> Response:
