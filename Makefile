@@ -16,12 +16,15 @@ help: ## this list
 	@echo "  test-PART runs one folder of tests/:" $(notdir $(patsubst %/,%,$(filter-out %__pycache__/ %support/,$(wildcard tests/*/))))
 
 ##@ Run it
-.PHONY: run show reconcile topics replay
+.PHONY: run show admin reconcile topics replay
 run: env ## start everything on this machine; PROCESSES=1: one process per service
 	@exec $(PY) -m deploy.local.launcher
 
 show: env ## what happened to one request: make show ID=<x-request-id>
 	@exec $(PY) -m deploy.local.show $(ID)
+
+admin: env ## accounts, keys, limits, people, money: make admin ARGS="keys list acct_demo"
+	@exec $(INSIDE) -m services admin $(ARGS)
 
 reconcile: env ## prove that the books are right (beside make run)
 	@exec $(INSIDE) -m services.ledger.reconcile $(ARGS)
@@ -84,7 +87,7 @@ clean: ## remove what can be made again; the data of make run (.kenari) stay
 	@find libs services deploy tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 ##@ Judge it
-.PHONY: contract compat bench bench-peers compose-check
+.PHONY: contract compat bench bench-peers bench-idle compose-check
 contract: env-dev ## which rules of the contract the last test run proved
 	@exec $(PY) -m tests.contract.coverage
 
@@ -96,6 +99,9 @@ bench: env-dev ## speed and cost on this machine, into build/bench.json
 
 bench-peers: env-dev ## the same load on other gateways, with ratios
 	@exec $(PY) -m tests.bench peers $(ARGS)
+
+bench-idle: env-dev ## memory of thousands of streams that stand still; ARGS="--streams 500"
+	@exec $(PY) -m tests.bench idle $(ARGS)
 
 compose-check: env-dev ## whether docker-compose.yml agrees with the code
 	@exec $(PY) -m pytest tests/deploy/test_compose.py $(ARGS)

@@ -50,6 +50,15 @@ class MockProvider(HttpServer):
         return [sys.executable, program, "--port", str(self.port), "--chunks", str(STREAM_CHUNKS)]
 
 
+class SilentProvider(MockProvider):
+    """The same, but after the first chunk of a stream nothing comes."""
+
+    name = "silent provider"
+
+    def _command(self) -> Sequence[str]:
+        return [*super()._command(), "--delay-ms", "3600000"]
+
+
 class RawAsgi(HttpServer):
     """The application whose request is the unit of CPU cost."""
 

@@ -65,7 +65,7 @@ def test_the_probe_refuses_a_stream_that_ends_early(mock: MockProvider) -> None:
 
 
 def test_the_probe_refuses_an_error_status(mock: MockProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "_PATH", "/v1/nothing")
+    monkeypatch.setattr(load, "CHAT", "/v1/nothing")
 
     with pytest.raises(BenchError, match="answered 404"):
         load.probe(_target(mock), STREAM_CHUNKS)
