@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("what", choices=("run", "peers", "idle"), help=_WHAT)
     parser.add_argument("--quick", action="store_true", help="one short round: under a minute, rough figures")
     parser.add_argument("--rounds", type=int, help="medians of this many rounds (default 3)")
-    parser.add_argument("--streams", type=int, default=2_000, help="idle streams of each client format (default 2000)")
+    parser.add_argument("--streams", type=int, default=700, help="idle streams of each client format (default 700)")
     options = parser.parse_args(arguments)
     full = _FULL if options.what == "run" else _FULL_PEERS
     effort = _QUICK if options.quick else full

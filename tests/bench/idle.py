@@ -23,7 +23,7 @@ _BODIES = {
 _AT_ONCE = 50
 _WARM_UP = 100
 _FIRST_WORD = b"tok0"
-_PATIENCE_S = 30
+_PATIENCE_S = 60
 
 _Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
