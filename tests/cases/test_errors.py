@@ -212,7 +212,7 @@ def test_errors_of_a_provider(payer: Caller, p1: BackgroundProvider, model: str,
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_provider_that_is_silent(caller: Caller, p1: BackgroundProvider, format: str) -> None:
     p1.answers(stream(HANG))
-    check(caller.ask(format, "fx-oai"), format, 503, "upstream_error", "", API)
+    check(caller.ask(format, "fx-silent"), format, 503, "upstream_error", "", API)
 
 
 @pytest.mark.rule("ERR-016", "ERR-076", "ERR-077")

@@ -63,7 +63,7 @@ def test_c099_what_may_stand_in_a_message_is_taken(caller: Caller, p1: Backgroun
 def test_c099_a_stream_that_is_left_costs_what_was_written(payer: Caller, p1: BackgroundProvider) -> None:
     p1.answers(stream(delta("", role="assistant"), delta("word " * 400), HANG))
     payer.leave("kyara", "fx-oai", "word")
-    p1.wait_closed(2)
+    p1.wait_closed()
     (row,) = payer.log(1)
     assert 0 < row["cost_micro_idr"] < 1_100 * OUTPUT
     assert payer.settled() == RUPIAH_100_000 - row["cost_micro_idr"]

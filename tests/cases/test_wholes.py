@@ -193,7 +193,7 @@ def test_a_client_that_leaves_pays_for_what_it_got(
     begun = [ROLE, delta("one two three")] if model == "fx-oai" else flat(start(10), text_block(0, "one two three")[:2])
     p1.answers(stream(*begun, HANG))
     payer.leave(format, model, "one two three")
-    p1.wait_closed(2)
+    p1.wait_closed()
     (row,) = payer.log(1)
     assert 0 < row["cost_micro_idr"] < 1_000_000
     assert payer.settled() == 100_000_000_000 - row["cost_micro_idr"]
