@@ -6,6 +6,7 @@ Called by the chat endpoint. Each try is reported for the health of its upstream
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from functools import cache
 from typing import TypeVar
 
 from kenari.router.v1 import router_pb2
@@ -33,11 +34,10 @@ _FORMATS = {
 _CONTENT_TIMEOUT_MS = 600_000
 """Where the router names none."""
 
-_ABILITIES = {
-    (json_format, cache_marks): Abilities(json_format=json_format, cache_marks=cache_marks)
-    for json_format in (False, True)
-    for cache_marks in (False, True)
-}
+
+@cache
+def _abilities(json_format: bool, cache_marks: bool, adaptive_thinking: bool) -> Abilities:
+    return Abilities(json_format=json_format, cache_marks=cache_marks, adaptive_thinking=adaptive_thinking)
 
 
 class Attempts:
@@ -147,6 +147,6 @@ def _target(attempt: router_pb2.Attempt, reasoning: ReasoningControl) -> Target:
         first_byte_s=attempt.first_byte_timeout_ms / 1000,
         idle_s=attempt.idle_timeout_ms / 1000,
         content_s=(attempt.content_timeout_ms or _CONTENT_TIMEOUT_MS) / 1000,
-        abilities=_ABILITIES[attempt.json_format, attempt.cache_marks],
+        abilities=_abilities(attempt.json_format, attempt.cache_marks, attempt.adaptive_thinking),
         reasoning=reasoning,
     )

@@ -145,6 +145,16 @@ class LedgerClient:
     async def usage_log(self, request: ledger_pb2.UsageLogRequest) -> ledger_pb2.UsageLogResponse:
         return await self._rpc.call("ledger.UsageLog", self._stub.UsageLog, request, retry=True)
 
+    async def usage_summary(self, request: ledger_pb2.UsageSummaryRequest) -> ledger_pb2.UsageSummaryResponse:
+        return await self._rpc.call("ledger.UsageSummary", self._stub.UsageSummary, request, retry=True)
+
+    async def usage_daily(self, request: ledger_pb2.UsageDailyRequest) -> ledger_pb2.UsageDailyResponse:
+        return await self._rpc.call("ledger.UsageDaily", self._stub.UsageDaily, request, retry=True)
+
+    async def usage_row(self, request: ledger_pb2.UsageRowRequest) -> ledger_pb2.UsageRow | None:
+        response = await self._rpc.call("ledger.UsageRow", self._stub.UsageRow, request, retry=True)
+        return response.row if response.HasField("row") else None
+
     async def touch(self, request_ids: list[str]) -> None:
         """Keep the holds of these requests from expiring."""
         holds = [ledger_pb2.HoldRef(request_id=request_id, line=0) for request_id in request_ids]

@@ -77,6 +77,7 @@ def attempt_message(server: Server, upstream: Upstream) -> router_pb2.Attempt:
         content_timeout_ms=provider.timeouts.content_ms,
         json_format=bool(provider.abilities.json_format),
         cache_marks=bool(provider.abilities.cache_marks),
+        adaptive_thinking=bool(provider.abilities.adaptive_thinking),
     )
 
 

@@ -16,10 +16,12 @@ class Abilities(Struct, frozen=True, gc=False, kw_only=True):
     """What a provider is known to understand beside plain chat (from the catalogue).
 
     ``json_format``: its own field for structured output. ``cache_marks``: it caches only what is marked.
+    ``adaptive_thinking``: of Anthropic's format, it takes a level of thinking in place of a budget.
     """
 
     json_format: bool = False
     cache_marks: bool = False
+    adaptive_thinking: bool = False
 
 
 class Target(Struct, frozen=True, kw_only=True):

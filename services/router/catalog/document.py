@@ -160,6 +160,7 @@ class Abilities(Entry):
     remote_images: StrictBool | None = None
     json_format: StrictBool | None = None
     cache_marks: StrictBool | None = None
+    adaptive_thinking: StrictBool | None = None
 
     def settled(self, provider_format: str) -> "Abilities":
         """The same with everything said."""

@@ -9,7 +9,8 @@ from msgspec.json import Decoder, encode
 from libs.llm.canonical import SEALED
 from libs.llm.providers.anthropic.ids import accepted
 
-_USER = Raw(b'"user"')
+_SAID_BY_USER = b'"user"'
+_USER = Raw(_SAID_BY_USER)
 _IDS = {"tool_use": "id", "tool_result": "tool_use_id"}
 
 
@@ -48,16 +49,17 @@ def cleaned(messages: Raw) -> History:
     """Turns as they were sent, bytes and cache marks included, except for what has to change."""
     kept: list[dict[str, Raw]] = []
     system: list[Raw] = []
-    changed = lost = False
+    changed = lost = told = False
     for sent in _decode_turns(messages):
-        turn = sent
-        if bytes(sent.get("role", b"")) == b'"system"':
+        turn, role = sent, bytes(sent.get("role", b""))
+        if role == b'"system"':
             changed = True
-            if not kept:
-                system += _blocks_of(sent.get("content"))
-                continue
-            # Few models take a system turn this far in; as a user turn all do.
-            turn = sent | {"role": _USER}
+            blocks = _blocks_of(sent.get("content"))
+            if kept:
+                told |= _tell(kept, blocks)
+            else:
+                system += blocks
+            continue
         blocks = _list_of(sent.get("content"))
         better = [block for one in blocks if (block := _better(one)) is not None]
         if better != blocks:
@@ -66,8 +68,39 @@ def cleaned(messages: Raw) -> History:
             if not better:
                 continue
             turn = turn | {"content": Raw(encode(better))}
-        kept.append(turn)
+        if told and role == _SAID_BY_USER:
+            kept[-1] = _joined(kept[-1], _blocks_of(turn.get("content")))
+        else:
+            kept.append(turn)
+        told = False
     return History(Raw(encode(kept)) if changed else messages, system, lost)
+
+
+def _tell(kept: list[dict[str, Raw]], blocks: list[Raw]) -> bool:
+    """Let the user say what a later system turn says; true when that made a turn of its own.
+
+    Few models take a system turn this far in, and not all servers take two user turns in a row.
+    """
+    if not blocks:
+        return False
+    if bytes(kept[-1].get("role", b"")) == _SAID_BY_USER:
+        kept[-1] = _joined(kept[-1], blocks)
+        return False
+    kept.append({"role": _USER, "content": Raw(encode(blocks))})
+    return True
+
+
+def _joined(turn: dict[str, Raw], more: list[Raw]) -> dict[str, Raw]:
+    """A user turn with further blocks; results of calls stand first, where they must."""
+    blocks = _blocks_of(turn.get("content")) + more
+    return turn | {"content": Raw(encode(sorted(blocks, key=_is_no_result)))}
+
+
+def _is_no_result(block: Raw) -> bool:
+    try:
+        return _decode_block(block).type != "tool_result"
+    except DecodeError:
+        return True
 
 
 def _list_of(content: Raw | None) -> list[Raw]:
@@ -106,7 +139,7 @@ def _is_foreign_thinking(block: Raw) -> bool:
 
 
 def _blocks_of(content: Raw | None) -> list[Raw]:
-    """The content of a system turn as blocks."""
+    """The content of a turn as blocks."""
     if content is None or bytes(content)[:1] != b'"':
         return _list_of(content)
     text = _decode_text(content)

@@ -30,7 +30,8 @@ def passed_on(request: ChatRequest, target: Target, max_tokens: int, *, stream: 
     _put_system(fields, history.system, request)
     _put_format(fields, request, native=target.abilities.json_format)
     lost = history.lost_thinking and calls_lack_thinking(request)
-    adjust_thinking(fields, request, target.reasoning, max_tokens, lost=lost)
+    adaptive = target.abilities.adaptive_thinking
+    adjust_thinking(fields, request, target.reasoning, max_tokens, lost=lost, adaptive=adaptive)
     return fields
 
 

@@ -48,10 +48,11 @@ def _rebuilt(request: ChatRequest, target: Target, max_tokens: int, *, stream: b
     _put_sampling(body, request)
     if request.user and len(request.user) <= _LONGEST_USER_ID:
         body["metadata"] = {"user_id": request.user}
-    put_thinking(body, target.reasoning, max_tokens, barred=thinking_is_barred(request))
+    adaptive = target.abilities.adaptive_thinking
+    put_thinking(body, target.reasoning, max_tokens, barred=thinking_is_barred(request), adaptive=adaptive)
     wanted = native_format(request.output_format) if target.abilities.json_format else None
     if wanted is not None:
-        body["output_config"] = {"format": wanted}
+        body.setdefault("output_config", {})["format"] = wanted
     return body
 
 

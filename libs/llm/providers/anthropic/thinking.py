@@ -12,6 +12,7 @@ from libs.llm.canonical import NO_WISH, SEALED, ChatRequest, Effort, ReasoningPa
 from libs.llm.reasoning import SMALLEST_BUDGET, ReasoningControl, budget_of, fitting_budget
 
 _DISABLED = Raw(b'{"type":"disabled"}')
+_ADAPTIVE = Raw(b'{"type":"adaptive"}')
 _NO_LEVELS = ("none", "minimal")
 """Levels of ours that Anthropic does not know."""
 
@@ -54,18 +55,29 @@ def calls_lack_thinking(request: ChatRequest) -> bool:
     return not (type(first) is ReasoningPart and usable(first))
 
 
-def put_thinking(body: dict[str, Any], control: ReasoningControl, max_tokens: int, *, barred: bool) -> None:
-    """For a body made from another dialect: the control in Anthropic's words."""
+def put_thinking(
+    body: dict[str, Any], control: ReasoningControl, max_tokens: int, *, barred: bool, adaptive: bool
+) -> None:
+    """For a body made from another dialect: the control in Anthropic's words, a level where it is ``adaptive``."""
     if max_tokens <= SMALLEST_BUDGET or control.state == "as_is":
         return
     if control.state == "off":
         body["thinking"] = _DISABLED
+    elif not barred and adaptive:
+        body["output_config"] = {"effort": (control.effort or Effort.MEDIUM).value}
+        _adapt(body)
     elif not barred:
         _enable(body, {}, control, max_tokens)
 
 
 def adjust_thinking(
-    fields: dict[str, Raw], request: ChatRequest, control: ReasoningControl, max_tokens: int, *, lost: bool
+    fields: dict[str, Raw],
+    request: ChatRequest,
+    control: ReasoningControl,
+    max_tokens: int,
+    *,
+    lost: bool,
+    adaptive: bool,
 ) -> None:
     """For the client's own body: its words stay unless the control or the limit in force says something else.
 
@@ -81,6 +93,9 @@ def adjust_thinking(
             config.pop("effort", None)
         if not said_so:
             fields["thinking"] = _DISABLED
+    elif control.state == "on" and adaptive and _word(thinking, "type") == "enabled":
+        config["effort"] = Raw(encode((control.effort or Effort.MEDIUM).value))
+        _adapt(fields)
     elif control.state == "on":
         _keep_or_enable(fields, thinking, config, request, control, max_tokens)
     if lost and _word(members_of(fields.get("thinking")), "type") == "enabled":
@@ -113,6 +128,13 @@ def _keep_or_enable(
         fields.pop("thinking", None)
     else:
         _enable(fields, thinking if kind == "enabled" else {}, control, max_tokens)
+
+
+def _adapt(body: dict[str, Any]) -> None:
+    """Thinking whose depth the level beside it decides."""
+    body["thinking"] = _ADAPTIVE
+    for name in _SAMPLING:
+        body.pop(name, None)
 
 
 def _enable(body: dict[str, Any], others: dict[str, Raw], control: ReasoningControl, max_tokens: int) -> None:

@@ -14,8 +14,8 @@ ALL = ("low", "medium", "high")
 
 
 def sent(request: ChatRequest, max_tokens: int = 8_000, *, stream: bool = False, **members: Any) -> Any:
-    """What the provider receives; ``members`` are the target's, ``json_format`` and ``cache_marks`` its abilities."""
-    known = {name: members.pop(name) for name in ("json_format", "cache_marks") if name in members}
+    """What the provider receives; ``members`` are the target's and its abilities."""
+    known = {name: members.pop(name) for name in Abilities.__struct_fields__ if name in members}
     return json.loads(
         provider_body(request, target(abilities=Abilities(**known), **members), max_tokens, stream=stream)
     )

@@ -109,7 +109,21 @@ def test_leading_system_turns_join_the_system_prompt_and_later_ones_keep_their_p
         ],
     )
     assert told["system"] == [text("One", **MARK), text("Two"), text("Three", **MARK)]
-    assert told["messages"] == [HI, {"role": "user", "content": "Four"}]
+    assert told["messages"] == [{"role": "user", "content": [text("Hi"), text("Four")]}]
+
+
+@pytest.mark.rule("MSG-028")
+def test_a_later_system_turn_leaves_no_two_user_turns_in_a_row_and_results_right_after_their_calls() -> None:
+    said = {"role": "assistant", "content": "Hello"}
+    called = assistant({"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}})
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "1"}
+    note = {"role": "system", "content": [text("Note", **MARK)]}
+    answered = {"role": "user", "content": [result, text("Note", **MARK)]}
+    assert turns(HI, said, note, HI) == [HI, said, {"role": "user", "content": [text("Note", **MARK), text("Hi")]}]
+    assert turns(HI, called, note, {"role": "user", "content": [result]}) == [HI, called, answered]
+    assert turns(HI, called, {"role": "user", "content": [result]}, note) == [HI, called, answered]
+    assert turns(HI, said, note, said) == [HI, said, {"role": "user", "content": [text("Note", **MARK)]}, said]
+    assert turns(HI, {"role": "system", "content": ""}) == [HI]
 
 
 @pytest.mark.rule("MSG-028")

@@ -43,6 +43,21 @@ def test_a_level_becomes_a_budget_that_fits(control: ReasoningControl, limit: in
     assert sent(asked(), limit, reasoning=control).get("thinking") == told
 
 
+@pytest.mark.rule("RSN-010")
+def test_a_provider_of_adaptive_thinking_is_told_the_level() -> None:
+    body = sent(asked(temperature=0.2), 8_000, reasoning=HIGH, adaptive_thinking=True)
+    assert (body["thinking"], body["output_config"]) == ({"type": "adaptive"}, {"effort": "high"})
+    assert "temperature" not in body
+
+
+@pytest.mark.rule("RSN-011")
+def test_a_clients_own_budget_becomes_a_level_where_only_levels_are_taken() -> None:
+    thinking = {"type": "enabled", "budget_tokens": 4_000}
+    low = ReasoningControl(state="on", effort=Effort.LOW, budget=4_000)
+    body = sent(message_request(thinking=thinking), 8_000, reasoning=low, adaptive_thinking=True)
+    assert (body["thinking"], body["output_config"]) == ({"type": "adaptive"}, {"effort": "low"})
+
+
 def test_thinking_samples_in_its_own_way() -> None:
     request = asked(temperature=0.2, top_k=5)
     assert not {"temperature", "top_k"} & sent(request, reasoning=HIGH).keys()

@@ -356,6 +356,7 @@ class Attempt(_message.Message):
     JSON_FORMAT_FIELD_NUMBER: _builtins.int
     CACHE_MARKS_FIELD_NUMBER: _builtins.int
     CONTENT_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    ADAPTIVE_THINKING_FIELD_NUMBER: _builtins.int
     upstream_id: _builtins.str
     """provider/credential, the unit of health and of the attempts topic's key."""
     provider: _builtins.str
@@ -373,6 +374,8 @@ class Attempt(_message.Message):
     """It caches only what a request marks."""
     content_timeout_ms: _builtins.int
     """The longest it may send bytes without content; 0 from routers that know of no such limit."""
+    adaptive_thinking: _builtins.bool
+    """It takes a level of thinking in place of a budget (Anthropic's format)."""
     def __init__(
         self,
         *,
@@ -388,10 +391,11 @@ class Attempt(_message.Message):
         json_format: _builtins.bool = ...,
         cache_marks: _builtins.bool = ...,
         content_timeout_ms: _builtins.int = ...,
+        adaptive_thinking: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_url", b"base_url", "cache_marks", b"cache_marks", "connect_timeout_ms", b"connect_timeout_ms", "content_timeout_ms", b"content_timeout_ms", "credential", b"credential", "first_byte_timeout_ms", b"first_byte_timeout_ms", "format", b"format", "idle_timeout_ms", b"idle_timeout_ms", "json_format", b"json_format", "provider", b"provider", "upstream_id", b"upstream_id", "upstream_model", b"upstream_model"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adaptive_thinking", b"adaptive_thinking", "base_url", b"base_url", "cache_marks", b"cache_marks", "connect_timeout_ms", b"connect_timeout_ms", "content_timeout_ms", b"content_timeout_ms", "credential", b"credential", "first_byte_timeout_ms", b"first_byte_timeout_ms", "format", b"format", "idle_timeout_ms", b"idle_timeout_ms", "json_format", b"json_format", "provider", b"provider", "upstream_id", b"upstream_id", "upstream_model", b"upstream_model"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
