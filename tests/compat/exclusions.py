@@ -4,7 +4,7 @@ Used by tests.compat.suite, which hands the globs to the suite.
 
 from dataclasses import dataclass
 
-from tests.compat.faces import ANTHROPIC, Face
+from tests.compat.faces import ANTHROPIC, RESPONSES, Face
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ _NO_IMAGES = "no image endpoints yet"
 _NO_AUDIO = "no audio endpoints yet"
 _NO_MCP = "no MCP server yet"
 _UNSIGNED = "reasoning that a Chat client hands back has no signature, and Anthropic takes none without"
+_UNSEALED = "reasoning goes back to a Responses provider only in its sealed form, and the scripted one seals none"
+_NO_CONTENT_YET = "four frames of Responses hold no content yet: the cut is a failed attempt, told as 503"
 
 TABLE = (
     Exclusion("*/*embeddings", _NO_EMBEDDINGS),
@@ -36,6 +38,11 @@ TABLE = (
     Exclusion("openai-py/rate-limited-key", "on paid models the account limit is told without Retry-After"),
     Exclusion("openai-*/chat-reasoning-handback", _UNSIGNED, (ANTHROPIC,)),
     Exclusion("opencode/chat-tool-loop-with-reasoning", _UNSIGNED, (ANTHROPIC,)),
+    Exclusion("openai-*/chat-reasoning-handback", _UNSEALED, (RESPONSES,)),
+    Exclusion("anthropic-py/thinking-stream-and-handback", _UNSEALED, (RESPONSES,)),
+    Exclusion("opencode/*-tool-loop-with-reasoning", _UNSEALED, (RESPONSES,)),
+    Exclusion("contract/stream-interrupted-chat", _NO_CONTENT_YET, (RESPONSES,)),
+    Exclusion("contract/stream-interrupted-responses", _NO_CONTENT_YET, (RESPONSES,)),
 )
 
 
