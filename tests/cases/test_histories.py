@@ -63,7 +63,7 @@ def stories(draw: st.DrawFn) -> list[Turn]:
                 if draw(st.integers(0, 5)) == 0:
                     told.append({"role": "system", "said": [text(blanks=False)]})
     # As a rule whoever asks has the last word; without any there must still be something to send.
-    if draw(st.integers(0, 3)) or not told or told[-1] == {"role": "user", "said": [""]}:
+    if draw(st.integers(0, 3)) or not any(text.strip() for turn in told for text in turn["said"]):
         told.append({"role": "user", "said": [text(blanks=False)]})
     return told
 
