@@ -23,6 +23,7 @@ from services.ledger.consumers import UsageReader
 from services.ledger.jobs import Jobs
 from services.ledger.prices import Prices
 from services.ledger.reads import Reads
+from services.ledger.rollup import Rollup
 from services.ledger.rpc import NAME, LedgerRpc
 from services.ledger.service import Ledger
 from services.ledger.settings import LedgerSettings
@@ -57,6 +58,7 @@ def build(settings: LedgerSettings) -> Service:
     jobs = Jobs(store, database, settings.keep, clock, telemetry)
     service.add(Periodic("tend-days", settings.partitions_every_s, jobs.tend_days, telemetry))
     service.add(Periodic("sweep", settings.sweep_every_s, jobs.sweep, telemetry))
+    service.add(Periodic("roll-up", settings.rollup_every_s, Rollup(database, telemetry).run, telemetry))
     service.add(Periodic("measure", settings.measure_every_s, jobs.measure, telemetry))
     service.add(Periodic("check-quick", settings.reconcile_every_s, jobs.check_quick, telemetry))
 

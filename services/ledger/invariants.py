@@ -147,6 +147,24 @@ ALL: tuple[Invariant, ...] = (
                 (select coalesce(sum(paid_in_total), 0) as paid_in from wallet) p
            where k.keys <> t.credits or p.paid_in <> t.topped_up""",
     ),
+    Invariant(
+        "rollup",
+        "the sums of usage by hour and day, of each account and each key, are those of its rows",
+        False,
+        """select coalesce(h.account_id, d.account_id) as account_id, coalesce(h.key_id, d.key_id) as key_id,
+                  coalesce(h.span, d.span) as span, coalesce(h.start, d.start) as start,
+                  coalesce(h.model, d.model) as model, h.requests as summed_requests, d.requests,
+                  h.cost as summed_cost, d.cost
+           from usage_sum h
+           full join usage_due((select kept_from from usage_cursor), 'infinity') d
+             on d.account_id = h.account_id and d.key_id = h.key_id and d.span = h.span and d.start = h.start
+                and d.model = h.model and d.billing_kind = h.billing_kind
+           where h.account_id is null or d.account_id is null
+              or (h.requests, h.prompt_tokens, h.completion_tokens, h.cached_tokens, h.cache_write_tokens, h.cost,
+                  h.catalog) is distinct from
+                 (d.requests, d.prompt_tokens, d.completion_tokens, d.cached_tokens, d.cache_write_tokens, d.cost,
+                  d.catalog)""",
+    ),
 )
 
 

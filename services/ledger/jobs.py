@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from libs.core.clock import Clock
 from libs.db.database import Database
 from libs.ops.telemetry import Telemetry
-from services.ledger import invariants
+from services.ledger import invariants, rollup
 from services.ledger.settings import KeepSettings
 from services.ledger.store import Store
 from services.ledger.telemetry import BROKEN, DEFAULT_ROWS, EXPIRED, HOLDS_OPEN, HOLDS_OVERDUE
@@ -57,6 +57,8 @@ class Jobs:
         made = await self._store.make_partitions(self._keep.ahead_days)
         if made:
             log.info("partitions made", extra={"count": made})
+        # A row may lie in the partition of the day before its time, so the first day kept has no sums.
+        await rollup.forget(self._database, self._today() - timedelta(days=self._keep.usage_days - 1))
         for table, days in (
             ("hold", self._keep.hold_days),
             ("usage_row", self._keep.usage_days),

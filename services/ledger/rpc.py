@@ -4,7 +4,6 @@ Called by the edge (streams, reads), by whoever credits accounts, and by people 
 """
 
 from collections.abc import AsyncIterator
-from datetime import datetime
 from typing import Any
 
 from kenari.ledger.v1 import ledger_pb2, ledger_pb2_grpc
@@ -13,33 +12,13 @@ from libs.core.money import Micros
 from libs.ops.telemetry import Telemetry
 from libs.ops.tracing import current_traceparent
 from libs.rpc.checks import Ask, CheckServer
-from services.ledger.domain.calls import (
-    Credit,
-    Granted,
-    Release,
-    Released,
-    Reserve,
-    Settle,
-    Settled,
-)
+from services.ledger import messages
+from services.ledger.domain.calls import Credit, Release
 from services.ledger.job import Answer, Call, Job
-from services.ledger.reads import LogQuery, Reads
+from services.ledger.reads import Reads
 from services.ledger.service import Ledger
 
 NAME = "kenari.ledger.v1.Ledger"
-
-_OUTCOMES = {
-    ledger_pb2.OUTCOME_COMPLETED: "completed",
-    ledger_pb2.OUTCOME_CLIENT_CLOSED: "client_closed",
-    ledger_pb2.OUTCOME_INTERRUPTED: "interrupted",
-}
-_BUCKETS = {
-    1: "paid",
-    2: "bonus",
-    10: "usage_revenue",
-    20: "payment_clearing",
-    30: "promotion_expense",
-}
 
 
 class AskedJob(Job):
@@ -52,7 +31,7 @@ class AskedJob(Job):
         self._ask = ask
 
     def done(self, answer: Answer) -> None:
-        self._ask.answer(_message(answer))
+        self._ask.answer(messages.answer_message(answer))
 
     def fail(self, reason: str) -> None:
         self._ask.fail(reason)
@@ -73,13 +52,13 @@ class LedgerRpc(ledger_pb2_grpc.LedgerServicer):
         await self._checks.serve(request_iterator, context)
 
     async def Reserve(self, request: ledger_pb2.ReserveRequest, context: Any) -> ledger_pb2.ReserveResponse:
-        return await self._run(_reserve(request))  # type: ignore[no-any-return]
+        return await self._run(messages.reserve(request))  # type: ignore[no-any-return]
 
     async def Settle(self, request: ledger_pb2.SettleRequest, context: Any) -> ledger_pb2.SettleResponse:
-        return await self._run(_settle(request))  # type: ignore[no-any-return]
+        return await self._run(messages.settle(request))  # type: ignore[no-any-return]
 
     async def Release(self, request: ledger_pb2.ReleaseRequest, context: Any) -> ledger_pb2.ReleaseResponse:
-        return await self._run(_release(request))  # type: ignore[no-any-return]
+        return await self._run(messages.release(request))  # type: ignore[no-any-return]
 
     async def Touch(self, request: ledger_pb2.TouchRequest, context: Any) -> ledger_pb2.TouchResponse:
         refs = [(hold.request_id, hold.line) for hold in request.holds]
@@ -110,162 +89,37 @@ class LedgerRpc(ledger_pb2_grpc.LedgerServicer):
         )
 
     async def UsageLog(self, request: ledger_pb2.UsageLogRequest, context: Any) -> ledger_pb2.UsageLogResponse:
-        page = await self._reads.usage_log(
-            LogQuery(
-                request.account_id,
-                request.start,
-                request.end,
-                request.model,
-                request.key_id,
-                request.billing_kind,
-                request.page,
-                request.limit,
-            )
-        )
-        return ledger_pb2.UsageLogResponse(rows=[_usage_row(row) for row in page.rows], total=page.total)
+        page = await self._reads.usage.log(messages.log_query(request))
+        return ledger_pb2.UsageLogResponse(rows=[messages.usage_row(row) for row in page.rows], total=page.total)
+
+    async def UsageSummary(
+        self, request: ledger_pb2.UsageSummaryRequest, context: Any
+    ) -> ledger_pb2.UsageSummaryResponse:
+        rows = await self._reads.usage.summary(messages.usage_query(request))
+        return ledger_pb2.UsageSummaryResponse(rows=[messages.model_usage(row) for row in rows])
+
+    async def UsageDaily(self, request: ledger_pb2.UsageDailyRequest, context: Any) -> ledger_pb2.UsageDailyResponse:
+        days = await self._reads.usage.daily(messages.usage_query(request))
+        return ledger_pb2.UsageDailyResponse(days=[messages.day_usage(day) for day in days])
+
+    async def UsageRow(self, request: ledger_pb2.UsageRowRequest, context: Any) -> ledger_pb2.UsageRowResponse:
+        Release(request.request_id, 0, request.account_id).check()
+        row = await self._reads.usage.row(request.account_id, request.key_id, request.request_id)
+        return ledger_pb2.UsageRowResponse(row=None if row is None else messages.usage_row(row))
 
     async def GetRequest(self, request: ledger_pb2.GetRequestRequest, context: Any) -> ledger_pb2.GetRequestResponse:
         Release(request.request_id, 0, "-").check()
         books = await self._reads.request(request.request_id)
         return ledger_pb2.GetRequestResponse(
-            holds=[_hold_row(row) for row in books.holds],
-            usage=[_usage_row(row) for row in books.usage],
-            transfers=[_transfer_row(row) for row in books.transfers],
+            holds=[messages.hold_row(row) for row in books.holds],
+            usage=[messages.usage_row(row) for row in books.usage],
+            transfers=[messages.transfer_row(row) for row in books.transfers],
         )
 
     async def _handle(self, asks: list[Ask]) -> None:
         # Nothing is awaited: whatever a message brought is in the queues before the next batch starts.
         for ask in asks:
-            self._ledger.submit(AskedJob(_CALLS[ask.kind](ask.question), ask))
+            self._ledger.submit(AskedJob(messages.call(ask.kind, ask.question), ask))
 
     async def _run(self, call: Call) -> Any:
-        return _message(await self._ledger.run(call, current_traceparent()))
-
-
-def _reserve(request: Any) -> Reserve:
-    return Reserve(
-        request.request_id,
-        request.line,
-        request.account_id,
-        request.key_id,
-        request.endpoint,
-        request.model,
-        request.price_version,
-        request.estimated_input_tokens,
-        request.max_tokens,
-        request.request_hash,
-    )
-
-
-def _settle(request: Any) -> Settle:
-    return Settle(
-        request.request_id,
-        request.line,
-        request.account_id,
-        request.key_id,
-        request.endpoint,
-        request.model,
-        request.vendor,
-        request.price_version,
-        request.billing_kind,
-        _OUTCOMES.get(request.outcome, ""),
-        request.prompt_tokens,
-        request.completion_tokens,
-        request.cached_tokens,
-        request.cache_write_tokens,
-        request.estimated,
-        request.descriptor,
-        request.started_at_ms,
-    )
-
-
-def _release(request: Any) -> Release:
-    return Release(request.request_id, request.line, request.account_id)
-
-
-_CALLS: dict[str, Any] = {"reserve": _reserve, "settle": _settle, "release": _release}
-
-
-def _message(answer: Answer) -> Any:
-    if isinstance(answer, Granted):
-        granted = ledger_pb2.Granted(
-            billing_kind=answer.billing_kind,
-            max_tokens=answer.max_tokens,
-            lowered=answer.lowered,
-            hold_micro_idr=answer.hold,
-            ttl_ms=answer.ttl_ms,
-            descriptor=answer.descriptor,
-            available_micro_idr=answer.available,
-        )
-        return ledger_pb2.ReserveResponse(granted=granted)
-    if isinstance(answer, Settled):
-        return ledger_pb2.SettleResponse(
-            cost_micro_idr=answer.cost,
-            catalog_micro_idr=answer.catalog,
-            available_micro_idr=answer.available,
-            duplicate=answer.duplicate,
-            conflict=answer.conflict,
-        )
-    if isinstance(answer, Released):
-        return ledger_pb2.ReleaseResponse(released=answer.released)
-    denied = ledger_pb2.Denied(
-        status=answer.status,
-        code=answer.code,
-        message=answer.message,
-        available_micro_idr=answer.available,
-        worst_case_micro_idr=answer.worst_case,
-    )
-    return ledger_pb2.ReserveResponse(denied=denied)
-
-
-def _usage_row(row: Any) -> ledger_pb2.UsageRow:
-    return ledger_pb2.UsageRow(
-        request_id=row["request_id"].hex,
-        line=row["line"],
-        created_at=int(row["created_at"].timestamp()),
-        model=row["model"],
-        vendor=row["vendor"],
-        key_id=row["key_id"],
-        billing_kind=row["billing_kind"],
-        endpoint=row["endpoint"],
-        prompt_tokens=row["prompt_tokens"],
-        completion_tokens=row["completion_tokens"],
-        cached_tokens=row["cached_tokens"],
-        cache_write_tokens=row["cache_write_tokens"],
-        cost_micro_idr=row["cost"],
-        catalog_micro_idr=row["catalog"],
-    )
-
-
-def _hold_row(row: Any) -> ledger_pb2.HoldRow:
-    return ledger_pb2.HoldRow(
-        line=row["line"],
-        state=row["state"],
-        amount_micro_idr=row["amount"],
-        cost_micro_idr=row["cost"] or 0,
-        max_tokens=row["max_tokens"],
-        created_at_ms=_ms(row["created_at"]),
-        expires_at_ms=_ms(row["expires_at"]),
-        price_version=row["price_version"],
-        account_id=row["account_id"],
-    )
-
-
-def _transfer_row(row: Any) -> ledger_pb2.TransferRow:
-    return ledger_pb2.TransferRow(
-        kind=row["kind"],
-        seq=row["seq"],
-        debit=_side(row["account_id"], row["debit"]),
-        credit=_side(row["account_id"], row["credit"]),
-        amount_micro_idr=row["amount"],
-        booked_at_ms=_ms(row["booked_at"]),
-    )
-
-
-def _side(account_id: str, number: int) -> str:
-    name = _BUCKETS[number]
-    return f"{account_id}:{name}" if number < 10 else name
-
-
-def _ms(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)
+        return messages.answer_message(await self._ledger.run(call, current_traceparent()))

@@ -54,6 +54,8 @@ class LedgerSettings(ServiceSettings):
     top_up_url: str = "https://kenari.id/pay"
 
     sweep_every_s: float = Field(2.0, gt=0)
+    # Reads scan what the sums do not hold yet.
+    rollup_every_s: float = Field(1.0, gt=0)
     measure_every_s: float = Field(15.0, gt=0)
     partitions_every_s: float = Field(3_600.0, gt=0)
     reconcile_every_s: float = Field(60.0, gt=0)

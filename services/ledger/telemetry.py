@@ -54,6 +54,10 @@ DEFAULT_ROWS = GaugeSpec(
 BROKEN = GaugeSpec(
     "kenari.ledger.invariants.broken", "Rows that break an invariant of the books", labels=("invariant",)
 )
+ROLLUP_AGE = GaugeSpec(
+    "kenari.ledger.rollup.age_seconds", "How old the sums of usage may be; reads add what is younger"
+)
+ROLLUP_ENTRIES = CounterSpec("kenari.ledger.rollup.entries", "Outbox entries gone through for the sums")
 
 ALL = (
     RESERVATIONS,
@@ -74,4 +78,6 @@ ALL = (
     PRICE_MISSES,
     DEFAULT_ROWS,
     BROKEN,
+    ROLLUP_AGE,
+    ROLLUP_ENTRIES,
 )

@@ -22,6 +22,7 @@ from services.ledger.domain.pricing import Price
 from services.ledger.jobs import Jobs
 from services.ledger.prices import Prices
 from services.ledger.reads import Balance, Reads
+from services.ledger.rollup import Rollup
 from services.ledger.service import Ledger
 from services.ledger.settings import LedgerSettings
 from services.ledger.store import Store
@@ -59,6 +60,7 @@ class Books:
         self.prices = Prices(self.store, router, self.telemetry)
         self.ledger = Ledger(self.database, self.store, self.prices, chosen, self.telemetry)
         self.reads = Reads(self.database)
+        self.rollup = Rollup(self.database, self.telemetry)
         self.jobs = Jobs(self.store, self.database, chosen.keep, SystemClock(), self.telemetry)
 
     async def credit(self, account_id: str, amount: int, kind: str = "top_up", key: str | None = None) -> None:
@@ -147,6 +149,7 @@ TABLES = (
     "hold",
     "transfer",
     "usage_row",
+    "usage_sum",
     "spend_mark",
     "settle_conflict",
     "price_version",

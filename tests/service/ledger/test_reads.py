@@ -4,7 +4,7 @@ import pytest
 
 from libs.core.ids import uuid7_hex
 from services.ledger.domain.calls import InvalidCallError
-from services.ledger.reads import LogQuery
+from services.ledger.usage_reads import LogQuery
 from tests.service.ledger.conftest import TABLES, Books, reserve, settle
 
 NOW = 1_800_000_000
@@ -49,7 +49,7 @@ async def test_both_ends_of_the_window_count(books: Books, account: str) -> None
     await used(books, account, NOW - 101)
     await used(books, account, NOW + 101)
 
-    page = await books.reads.usage_log(query(account))
+    page = await books.reads.usage.log(query(account))
 
     assert {row["request_id"].hex for row in page.rows} == inside
     assert page.total == 3
@@ -59,7 +59,7 @@ async def test_both_ends_of_the_window_count(books: Books, account: str) -> None
 async def test_pages_are_newest_first_and_give_every_row_once(books: Books, account: str) -> None:
     made = [await used(books, account, NOW + number // 3) for number in range(20)]
 
-    pages = [await books.reads.usage_log(query(account, page=page, limit=7)) for page in range(4)]
+    pages = [await books.reads.usage.log(query(account, page=page, limit=7)) for page in range(4)]
 
     read = [row["request_id"].hex for page in pages for row in page.rows]
     assert sorted(read) == sorted(made)
@@ -75,21 +75,21 @@ async def test_filters_combine(books: Books, account: str) -> None:
     await used(books, account, NOW, model="b", key_id="key_2")
     await used(books, "acct_other", NOW, model="b", key_id="key_1")
 
-    page = await books.reads.usage_log(query(account, model="b", key_id="key_1", billing_kind="free"))
+    page = await books.reads.usage.log(query(account, model="b", key_id="key_1", billing_kind="free"))
 
     assert [row["request_id"].hex for row in page.rows] == [wanted]
-    assert (await books.reads.usage_log(query(account, model="B"))).total == 0
-    assert (await books.reads.usage_log(query(account, billing_kind="payg"))).total == 0
+    assert (await books.reads.usage.log(query(account, model="B"))).total == 0
+    assert (await books.reads.usage.log(query(account, billing_kind="payg"))).total == 0
 
 
 @pytest.mark.parametrize("wrong", [{"page": 201, "limit": 50}, {"limit": 0}, {"limit": 201}, {"start": NOW, "end": 1}])
 async def test_a_page_out_of_range_is_refused(books: Books, account: str, wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidCallError):
-        await books.reads.usage_log(query(account, **wrong))
+        await books.reads.usage.log(query(account, **wrong))
 
 
 async def test_the_deepest_page_is_served(books: Books, account: str) -> None:
-    assert (await books.reads.usage_log(query(account, page=200, limit=50))).rows == []
+    assert (await books.reads.usage.log(query(account, page=200, limit=50))).rows == []
 
 
 @pytest.mark.rule("ACC-007", "USE-064")
@@ -101,7 +101,7 @@ async def test_reading_changes_nothing(books: Books, account: str) -> None:
     before = [await books.admin.fetch(f"select * from {table}") for table in TABLES]
 
     await books.balance(account)
-    await books.reads.usage_log(query(account))
+    await books.reads.usage.log(query(account))
     await books.reads.request(call.request_id)
 
     assert [await books.admin.fetch(f"select * from {table}") for table in TABLES] == before

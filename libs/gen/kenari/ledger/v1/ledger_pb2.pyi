@@ -743,6 +743,231 @@ class UsageRow(_message.Message):
 Global___UsageRow: _TypeAlias = UsageRow  # noqa: Y015
 
 @_typing.final
+class UsageSummaryRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    start: _builtins.int
+    """Unix seconds, both inclusive."""
+    end: _builtins.int
+    model: _builtins.str
+    key_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        start: _builtins.int = ...,
+        end: _builtins.int = ...,
+        model: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "end", b"end", "key_id", b"key_id", "model", b"model", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UsageSummaryRequest: _TypeAlias = UsageSummaryRequest  # noqa: Y015
+
+@_typing.final
+class UsageSummaryResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROWS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelUsage]:
+        """The dearest first."""
+
+    def __init__(
+        self,
+        *,
+        rows: _abc.Iterable[Global___ModelUsage] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UsageSummaryResponse: _TypeAlias = UsageSummaryResponse  # noqa: Y015
+
+@_typing.final
+class ModelUsage(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    BILLING_KIND_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
+    CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    CACHE_WRITE_TOKENS_FIELD_NUMBER: _builtins.int
+    COST_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    CATALOG_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    billing_kind: _builtins.str
+    requests: _builtins.int
+    prompt_tokens: _builtins.int
+    completion_tokens: _builtins.int
+    cached_tokens: _builtins.int
+    cache_write_tokens: _builtins.int
+    cost_micro_idr: _builtins.int
+    catalog_micro_idr: _builtins.int
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        billing_kind: _builtins.str = ...,
+        requests: _builtins.int = ...,
+        prompt_tokens: _builtins.int = ...,
+        completion_tokens: _builtins.int = ...,
+        cached_tokens: _builtins.int = ...,
+        cache_write_tokens: _builtins.int = ...,
+        cost_micro_idr: _builtins.int = ...,
+        catalog_micro_idr: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["billing_kind", b"billing_kind", "cache_write_tokens", b"cache_write_tokens", "cached_tokens", b"cached_tokens", "catalog_micro_idr", b"catalog_micro_idr", "completion_tokens", b"completion_tokens", "cost_micro_idr", b"cost_micro_idr", "model", b"model", "prompt_tokens", b"prompt_tokens", "requests", b"requests"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ModelUsage: _TypeAlias = ModelUsage  # noqa: Y015
+
+@_typing.final
+class UsageDailyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    start: _builtins.int
+    """Unix seconds, both inclusive."""
+    end: _builtins.int
+    model: _builtins.str
+    key_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        start: _builtins.int = ...,
+        end: _builtins.int = ...,
+        model: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "end", b"end", "key_id", b"key_id", "model", b"model", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UsageDailyRequest: _TypeAlias = UsageDailyRequest  # noqa: Y015
+
+@_typing.final
+class UsageDailyResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DAYS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def days(self) -> _containers.RepeatedCompositeFieldContainer[Global___DayUsage]:
+        """Every UTC day the window touches, oldest first."""
+
+    def __init__(
+        self,
+        *,
+        days: _abc.Iterable[Global___DayUsage] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["days", b"days"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UsageDailyResponse: _TypeAlias = UsageDailyResponse  # noqa: Y015
+
+@_typing.final
+class DayUsage(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATE_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    COST_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    date: _builtins.str
+    """YYYY-MM-DD."""
+    requests: _builtins.int
+    cost_micro_idr: _builtins.int
+    def __init__(
+        self,
+        *,
+        date: _builtins.str = ...,
+        requests: _builtins.int = ...,
+        cost_micro_idr: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_micro_idr", b"cost_micro_idr", "date", b"date", "requests", b"requests"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DayUsage: _TypeAlias = DayUsage  # noqa: Y015
+
+@_typing.final
+class UsageRowRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    key_id: _builtins.str
+    """Empty: of any key."""
+    request_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UsageRowRequest: _TypeAlias = UsageRowRequest  # noqa: Y015
+
+@_typing.final
+class UsageRowResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROW_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def row(self) -> Global___UsageRow:
+        """Absent when the account (or the key) has no such request."""
+
+    def __init__(
+        self,
+        *,
+        row: Global___UsageRow | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["row", b"row"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["row", b"row"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UsageRowResponse: _TypeAlias = UsageRowResponse  # noqa: Y015
+
+@_typing.final
 class GetRequestRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -74,6 +74,21 @@ class LedgerStub:
                 request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageLogRequest.SerializeToString,
                 response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageLogResponse.FromString,
                 _registered_method=True)
+        self.UsageSummary = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/UsageSummary',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageSummaryRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageSummaryResponse.FromString,
+                _registered_method=True)
+        self.UsageDaily = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/UsageDaily',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageDailyRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageDailyResponse.FromString,
+                _registered_method=True)
+        self.UsageRow = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/UsageRow',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageRowRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageRowResponse.FromString,
+                _registered_method=True)
         self.GetRequest = channel.unary_unary(
                 '/kenari.ledger.v1.Ledger/GetRequest',
                 request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetRequestRequest.SerializeToString,
@@ -134,6 +149,25 @@ class LedgerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UsageSummary(self, request, context):
+        """Sums of a window that touches at most 366 UTC days; agree with the log at any moment.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UsageDaily(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UsageRow(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetRequest(self, request, context):
         """Everything the books say about one request: hold, usage row, transfers.
         """
@@ -183,6 +217,21 @@ def add_LedgerServicer_to_server(servicer, server):
                     servicer.UsageLog,
                     request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageLogRequest.FromString,
                     response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageLogResponse.SerializeToString,
+            ),
+            'UsageSummary': grpc.unary_unary_rpc_method_handler(
+                    servicer.UsageSummary,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageSummaryRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageSummaryResponse.SerializeToString,
+            ),
+            'UsageDaily': grpc.unary_unary_rpc_method_handler(
+                    servicer.UsageDaily,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageDailyRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageDailyResponse.SerializeToString,
+            ),
+            'UsageRow': grpc.unary_unary_rpc_method_handler(
+                    servicer.UsageRow,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageRowRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageRowResponse.SerializeToString,
             ),
             'GetRequest': grpc.unary_unary_rpc_method_handler(
                     servicer.GetRequest,
@@ -406,6 +455,87 @@ class Ledger:
             '/kenari.ledger.v1.Ledger/UsageLog',
             kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageLogRequest.SerializeToString,
             kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UsageSummary(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/UsageSummary',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageSummaryRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageSummaryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UsageDaily(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/UsageDaily',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageDailyRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageDailyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UsageRow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/UsageRow',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageRowRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.UsageRowResponse.FromString,
             options,
             channel_credentials,
             insecure,

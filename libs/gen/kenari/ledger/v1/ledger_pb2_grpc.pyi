@@ -43,6 +43,10 @@ class LedgerStub:
     Credit: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.CreditRequest, _ledger_pb2.CreditResponse]
     GetBalance: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GetBalanceRequest, _ledger_pb2.GetBalanceResponse]
     UsageLog: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.UsageLogRequest, _ledger_pb2.UsageLogResponse]
+    UsageSummary: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.UsageSummaryRequest, _ledger_pb2.UsageSummaryResponse]
+    """Sums of a window that touches at most 366 UTC days; agree with the log at any moment."""
+    UsageDaily: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.UsageDailyRequest, _ledger_pb2.UsageDailyResponse]
+    UsageRow: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.UsageRowRequest, _ledger_pb2.UsageRowResponse]
     GetRequest: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GetRequestRequest, _ledger_pb2.GetRequestResponse]
     """Everything the books say about one request: hold, usage row, transfers."""
 
@@ -59,6 +63,10 @@ class LedgerAsyncStub(LedgerStub):
     Credit: _aio.UnaryUnaryMultiCallable[_ledger_pb2.CreditRequest, _ledger_pb2.CreditResponse]  # type: ignore[assignment]
     GetBalance: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GetBalanceRequest, _ledger_pb2.GetBalanceResponse]  # type: ignore[assignment]
     UsageLog: _aio.UnaryUnaryMultiCallable[_ledger_pb2.UsageLogRequest, _ledger_pb2.UsageLogResponse]  # type: ignore[assignment]
+    UsageSummary: _aio.UnaryUnaryMultiCallable[_ledger_pb2.UsageSummaryRequest, _ledger_pb2.UsageSummaryResponse]  # type: ignore[assignment]
+    """Sums of a window that touches at most 366 UTC days; agree with the log at any moment."""
+    UsageDaily: _aio.UnaryUnaryMultiCallable[_ledger_pb2.UsageDailyRequest, _ledger_pb2.UsageDailyResponse]  # type: ignore[assignment]
+    UsageRow: _aio.UnaryUnaryMultiCallable[_ledger_pb2.UsageRowRequest, _ledger_pb2.UsageRowResponse]  # type: ignore[assignment]
     GetRequest: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GetRequestRequest, _ledger_pb2.GetRequestResponse]  # type: ignore[assignment]
     """Everything the books say about one request: hold, usage row, transfers."""
 
@@ -120,6 +128,28 @@ class LedgerServicer(metaclass=_abc_1.ABCMeta):
         request: _ledger_pb2.UsageLogRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_ledger_pb2.UsageLogResponse, _abc.Awaitable[_ledger_pb2.UsageLogResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def UsageSummary(
+        self,
+        request: _ledger_pb2.UsageSummaryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ledger_pb2.UsageSummaryResponse, _abc.Awaitable[_ledger_pb2.UsageSummaryResponse]]:
+        """Sums of a window that touches at most 366 UTC days; agree with the log at any moment."""
+
+    @_abc_1.abstractmethod
+    def UsageDaily(
+        self,
+        request: _ledger_pb2.UsageDailyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ledger_pb2.UsageDailyResponse, _abc.Awaitable[_ledger_pb2.UsageDailyResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def UsageRow(
+        self,
+        request: _ledger_pb2.UsageRowRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ledger_pb2.UsageRowResponse, _abc.Awaitable[_ledger_pb2.UsageRowResponse]]: ...
 
     @_abc_1.abstractmethod
     def GetRequest(
