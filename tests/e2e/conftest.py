@@ -13,7 +13,7 @@ from tests.support.system import Person, System
 
 # These tests make providers fail on purpose, one after another; pausing them is for the fault tests to see.
 _NEVER_PAUSE = {"ROUTER_HEALTH__FAILURES_IN_ROW": "100000", "ROUTER_HEALTH__WINDOW_LEAST": "100000"}
-_STALLED = {"EDGE_WAITS__WRITE_STALL_S": "3"}
+_WAITS = {"EDGE_WAITS__WRITE_STALL_S": "4", "EDGE_WAITS__LONG_WAIT_S": "1.8", "EDGE_WAITS__SPACE_EVERY_S": "0.2"}
 
 
 @pytest.fixture(scope="package")
@@ -22,7 +22,7 @@ def system(
 ) -> Iterator[System]:
     directory = tmp_path_factory.mktemp("system")
     catalog = write_catalog(directory / "catalog.yaml", first.base_url, second.base_url)
-    with System(directory, catalog, {**PROVIDER_KEY, **_NEVER_PAUSE, **_STALLED}) as running:
+    with System(directory, catalog, {**PROVIDER_KEY, **_NEVER_PAUSE, **_WAITS}) as running:
         yield running
 
 

@@ -82,7 +82,8 @@ def test_clients_that_stop_reading_stop_their_providers_and_are_left(
                 stack.enter_context(asking(system, person, path, model=model, stream=True))
         first.wait_requests(8)
         eventually(stopped)
-        assert first.open_connections == 8
+        # They wait: none has been given up, but perhaps those that were stuck first.
+        assert first.open_connections
         # What the kernel buffers on both sides of the edge, and little more.
         assert first.sent - sent_before < 8 * 16 * MIB
         assert system.metric("edge", "process_resident_memory_bytes") - memory_before < 8 * 6 * MIB
