@@ -15,6 +15,7 @@ from libs.ops.telemetry import Telemetry
 from libs.rpc.server import RpcServer
 from libs.service.component import Hook
 from libs.service.service import Service
+from services.accounts.people import People
 from services.accounts.rpc import NAME, AccountsRpc
 from services.accounts.service import Accounts
 from services.accounts.settings import AccountsSettings
@@ -41,7 +42,7 @@ def build(settings: AccountsSettings) -> Service:
     secret = settings.key_hash_secret.get_secret_value().encode()
     store = Store(database, clock)
     tool_keys = ToolKeys(database, clock)
-    accounts = Accounts(store, tool_keys, secret, clock, telemetry, key_limit=settings.key_limit)
+    accounts = Accounts(store, tool_keys, watch.tell_now, secret, clock, telemetry, key_limit=settings.key_limit)
 
     bus = service.add(Bus(settings.kafka, settings.NAME, telemetry))
     service.add(OutboxRelay(database, settings.kafka, telemetry))
@@ -49,7 +50,11 @@ def build(settings: AccountsSettings) -> Service:
     service.add(Heartbeats(bus, tuple(tables), tables))
 
     server = RpcServer(settings.rpc, telemetry)
-    server.register(accounts_pb2_grpc.add_AccountsServicer_to_server, AccountsRpc(accounts, watch), NAME)
+    server.register(
+        accounts_pb2_grpc.add_AccountsServicer_to_server,
+        AccountsRpc(accounts, People(database, telemetry), watch),
+        NAME,
+    )
     service.add(server)
     # Watches never end by themselves, and the server waits for its calls.
     service.add(Hook(stop=watch.end_all))

@@ -13,6 +13,8 @@ from libs.rpc.errors import to_status
 from services.accounts import wire
 from services.accounts.domain.account import CreateAccount
 from services.accounts.domain.key import CreateToolKey
+from services.accounts.domain.people import CreatePerson
+from services.accounts.people import People
 from services.accounts.service import Accounts
 from services.accounts.watch import KeyWatch
 
@@ -22,8 +24,9 @@ NAME = "kenari.accounts.v1.Accounts"
 class AccountsRpc(accounts_pb2_grpc.AccountsServicer):
     """Servicer of ``kenari.accounts.v1.Accounts``."""
 
-    def __init__(self, accounts: Accounts, watch: KeyWatch) -> None:
+    def __init__(self, accounts: Accounts, people: People, watch: KeyWatch) -> None:
         self._accounts = accounts
+        self._people = people
         self._watch = watch
 
     async def ResolveKey(
@@ -119,3 +122,44 @@ class AccountsRpc(accounts_pb2_grpc.AccountsServicer):
     ) -> accounts_pb2.ReportKeyUseResponse:
         await self._accounts.used({use.key_id: use.at_ms for use in request.uses})
         return accounts_pb2.ReportKeyUseResponse()
+
+    async def CreatePerson(
+        self, request: accounts_pb2.CreatePersonRequest, context: Any
+    ) -> accounts_pb2.CreatePersonResponse:
+        person = await self._people.create(CreatePerson(request.email, request.name))
+        return accounts_pb2.CreatePersonResponse(person=wire.person(person))
+
+    async def GetPerson(self, request: accounts_pb2.GetPersonRequest, context: Any) -> accounts_pb2.GetPersonResponse:
+        by_email = request.WhichOneof("by") == "email"
+        found = self._people.with_email(request.email) if by_email else self._people.person(request.person_id)
+        return accounts_pb2.GetPersonResponse(person=wire.person(await found))
+
+    async def AddMember(self, request: accounts_pb2.AddMemberRequest, context: Any) -> accounts_pb2.AddMemberResponse:
+        role = wire.role(request.role)
+        member = await self._people.add(request.account_id, request.person_id, role, request.actor_person_id)
+        return accounts_pb2.AddMemberResponse(member=wire.member(member))
+
+    async def SetMemberRole(
+        self, request: accounts_pb2.SetMemberRoleRequest, context: Any
+    ) -> accounts_pb2.SetMemberRoleResponse:
+        role = wire.role(request.role)
+        member = await self._people.set_role(request.account_id, request.person_id, role, request.actor_person_id)
+        return accounts_pb2.SetMemberRoleResponse(member=wire.member(member))
+
+    async def RemoveMember(
+        self, request: accounts_pb2.RemoveMemberRequest, context: Any
+    ) -> accounts_pb2.RemoveMemberResponse:
+        await self._people.remove(request.account_id, request.person_id, request.actor_person_id)
+        return accounts_pb2.RemoveMemberResponse()
+
+    async def ListMembers(
+        self, request: accounts_pb2.ListMembersRequest, context: Any
+    ) -> accounts_pb2.ListMembersResponse:
+        members = await self._people.members(request.account_id)
+        return accounts_pb2.ListMembersResponse(members=[wire.member(member) for member in members])
+
+    async def ListMemberships(
+        self, request: accounts_pb2.ListMembershipsRequest, context: Any
+    ) -> accounts_pb2.ListMembershipsResponse:
+        places = await self._people.memberships(request.person_id)
+        return accounts_pb2.ListMembershipsResponse(memberships=[wire.member(place) for place in places])

@@ -5,7 +5,7 @@ nobody knows whether it happened.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from libs.core.clock import Clock
@@ -34,6 +34,7 @@ class Accounts:
         self,
         store: Store,
         tool_keys: ToolKeys,
+        tell_now: Callable[[str], Awaitable[None]],
         hash_secret: bytes,
         clock: Clock,
         telemetry: Telemetry,
@@ -43,6 +44,7 @@ class Accounts:
     ) -> None:
         self._store = store
         self._tool_keys = tool_keys
+        self._tell_now = tell_now
         self._key_limit = key_limit
         self._hash_secret = hash_secret
         self._clock = clock
@@ -74,6 +76,7 @@ class Accounts:
     async def set_status(self, account_id: str, status: AccountStatus) -> Account:
         """Suspend or reactivate: all keys of the account follow in the same moment."""
         account = _found(await self._store.set_status(account_id, status), "account")
+        await self._tell_now(account_id)
         self._note(f"account_{status.value}", account_id=account_id)
         return account
 
@@ -99,6 +102,7 @@ class Accounts:
         """Replace a key by a fresh one with the same settings in one step; returns it and its secret."""
         made, secret = self._fresh(prefixed_id("key"))
         key = _found(await self._store.rotate_key(key_id, made), "key")
+        await self._tell_now(key.account_id)
         self._note("key_rotated", account_id=key.account_id, key_id=key_id)
         return key, secret
 
@@ -112,12 +116,14 @@ class Accounts:
     async def set_disabled(self, key_id: str, disabled: bool) -> Key:
         """Pause a key, or end the pause; a revoked or expired one is refused."""
         key = _found(await self._store.set_disabled(key_id, disabled), "key")
+        await self._tell_now(key.account_id)
         self._note("key_disabled" if disabled else "key_enabled", account_id=key.account_id, key_id=key_id)
         return key
 
     async def revoke_key(self, key_id: str) -> Key:
         """Revoke a key for good, a login key with its per-tool keys; a revoked one stays as it is."""
         key = _found(await self._store.revoke_key(key_id), "key")
+        await self._tell_now(key.account_id)
         self._note("key_revoked", account_id=key.account_id, key_id=key_id)
         return key
 
@@ -140,6 +146,7 @@ class Accounts:
     async def revoke_tool_key(self, login_key_id: str, key_id: str) -> Key:
         """Revoke one; NotFoundError unless it is an active per-tool key of this login key."""
         key = _found(await self._tool_keys.revoke(login_key_id, key_id), "key")
+        await self._tell_now(key.account_id)
         self._note("key_revoked", account_id=key.account_id, key_id=key_id)
         return key
 

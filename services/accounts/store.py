@@ -244,3 +244,11 @@ async def keys_changed_within(conn: Any, seconds: float) -> list[Key]:
     """Keys changed lately, by the database's clock."""
     rows = await conn.fetch(f"{KEYS} where changed_at > now() - make_interval(secs => $1) order by changed_at", seconds)
     return [key_of(row) for row in rows]
+
+
+async def just_changed(conn: Any, account_id: str) -> list[Key]:
+    """Keys of an account that a transaction which has just ended may have changed."""
+    rows = await conn.fetch(
+        f"{KEYS} where k.account_id = $1 and changed_at > now() - interval '10 seconds' order by changed_at", account_id
+    )
+    return [key_of(row) for row in rows]

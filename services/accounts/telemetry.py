@@ -18,6 +18,10 @@ CHANGES = CounterSpec(
             "key_disabled",
             "key_enabled",
             "key_revoked",
+            "person_created",
+            "member_added",
+            "member_changed",
+            "member_removed",
         ),
     ),
 )

@@ -20,7 +20,7 @@ from libs.db.errors import DatabaseAwayError
 from libs.ops.telemetry import Telemetry
 from services.accounts.domain.key import Key
 from services.accounts.rows import CHANNEL
-from services.accounts.store import changed_keys, keys_changed_within
+from services.accounts.store import changed_keys, just_changed, keys_changed_within
 from services.accounts.telemetry import LISTENING, PUSHED, WATCHERS
 
 log = logging.getLogger("kenari.accounts")
@@ -79,6 +79,16 @@ class KeyWatch:
                     yield change
         finally:
             self._watchers.discard(queue)
+
+    async def tell_now(self, account_id: str) -> None:
+        """Tell this process's watchers what has just changed of an account's keys, without waiting for the notice.
+
+        Whoever is answered after this can count on the change: it is on its way before the answer is.
+        """
+        # What cannot be read now is told when the notice comes.
+        with contextlib.suppress(DatabaseAwayError):
+            async with self._database.connection() as conn:
+                self._tell(await just_changed(conn, account_id))
 
     async def end_all(self) -> None:
         """End every watch: the service is about to stop."""

@@ -1,4 +1,4 @@
-"""Accounts and keys as protobuf messages, and what is asked for as values.
+"""Accounts, keys and people as protobuf messages, and what is asked for as values.
 
 Called by rpc.py.
 """
@@ -11,6 +11,7 @@ from kenari.accounts.v1 import accounts_pb2
 from services.accounts.domain.account import Account, AccountStatus
 from services.accounts.domain.errors import InvalidError
 from services.accounts.domain.key import Capability, CreateKey, Key, KeyKind, KeyStatus
+from services.accounts.domain.people import Member, Person, Role
 
 V = TypeVar("V")
 
@@ -29,6 +30,11 @@ _CAPABILITY = {
     Capability.DOCUMENT_READING: accounts_pb2.CAPABILITY_DOCUMENT_READING,
     Capability.WEB_SEARCH: accounts_pb2.CAPABILITY_WEB_SEARCH,
     Capability.X_SEARCH: accounts_pb2.CAPABILITY_X_SEARCH,
+}
+_ROLE = {
+    Role.OWNER: accounts_pb2.ROLE_OWNER,
+    Role.ADMIN: accounts_pb2.ROLE_ADMIN,
+    Role.MEMBER: accounts_pb2.ROLE_MEMBER,
 }
 
 
@@ -67,6 +73,25 @@ def key(value: Key) -> accounts_pb2.Key:
         replaces_key_id=value.replaces_key_id,
         last_used_at_ms=value.last_used_at_ms,
     )
+
+
+def person(value: Person) -> accounts_pb2.Person:
+    """A person as others see them."""
+    return accounts_pb2.Person(
+        person_id=value.person_id, email=value.email, name=value.name, created_at_ms=value.created_at_ms
+    )
+
+
+def member(value: Member) -> accounts_pb2.Member:
+    """A member as others see them."""
+    return accounts_pb2.Member(
+        person=person(value.person), account_id=value.account_id, role=_ROLE[value.role], since_ms=value.since_ms
+    )
+
+
+def role(number: int) -> Role:
+    """The role asked for; raise InvalidError."""
+    return _asked(_ROLE, number, "a role is owner, admin or member")
 
 
 def account_status(number: int) -> AccountStatus:

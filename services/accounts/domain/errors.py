@@ -50,3 +50,15 @@ class KeyCreationRateError(AccountsError):
     """The login key asked for too many per-tool keys within a minute."""
 
     reason = "key_creation_rate"
+
+
+class ForbiddenError(AccountsError):
+    """The person who acts has no role that allows it."""
+
+    reason = "forbidden"
+
+
+class LastOwnerError(AccountsError):
+    """An account with members would be left without an owner."""
+
+    reason = "last_owner"

@@ -18,6 +18,8 @@ from libs.events.topics import ACCOUNTS_KEYS, ACCOUNTS_SETTINGS, Topic
 from libs.ops.telemetry import Telemetry
 from services.accounts.domain.account import Account, CreateAccount
 from services.accounts.domain.key import CreateKey, CreateToolKey, Key, KeyKind
+from services.accounts.domain.people import CreatePerson, Person
+from services.accounts.people import People
 from services.accounts.service import Accounts
 from services.accounts.store import Store
 from services.accounts.tool_keys import ToolKeys
@@ -36,8 +38,11 @@ class Bench:
         self.database = Database(DatabaseSettings(dsn=SecretStr(dsn)), telemetry)
         self.store = Store(self.database, SystemClock())
         tool_keys = ToolKeys(self.database, SystemClock())
-        self.accounts = Accounts(self.store, tool_keys, SECRET, SystemClock(), telemetry, key_limit=KEY_LIMIT)
+        self.people = People(self.database, telemetry)
         self.watch = KeyWatch(self.database, telemetry, replay_s=60, heartbeat_s=0.2)
+        self.accounts = Accounts(
+            self.store, tool_keys, self.watch.tell_now, SECRET, SystemClock(), telemetry, key_limit=KEY_LIMIT
+        )
 
     async def __aenter__(self) -> Self:
         await self.database.start()
@@ -67,6 +72,10 @@ class Bench:
     async def tool_key(self, login: Key, tool: str = "codex", host: str = "laptop") -> tuple[Key, str]:
         wanted = CreateToolKey(login.key_id, tool, host, prefixed_id("key"))
         return await self.accounts.create_tool_key(wanted)
+
+    async def person(self) -> Person:
+        number = next(_names)
+        return await self.people.create(CreatePerson(f"p{number}@example.com", f"Person {number}"))
 
     async def resolve(self, secret: str) -> Key | None:
         return await self.accounts.resolve(hash_key(SECRET, secret))

@@ -96,6 +96,23 @@ async def test_watchers_of_every_process_hear_of_a_change_at_once(bench: Bench, 
             assert (await told(watch, account, 1, version=3))[0].account_status is AccountStatus.SUSPENDED
 
 
+@pytest.mark.rule("AUTH-039", "AUTH-040")
+async def test_watchers_have_been_told_when_a_change_is_answered(bench: Bench) -> None:
+    account = await bench.account()
+    login = await bench.login_key(account)
+    child, _ = await bench.tool_key(login)
+    watch = bench.watch.changes()
+    await told(watch, account, 2)
+    # Nothing is heard of the database any more.
+    await bench.watch.stop()
+    await bench.accounts.revoke_key(login.key_id)
+    heard = await told(watch, account, 2, version=2)
+    assert {(key.key_id, key.status) for key in heard} == {
+        (login.key_id, KeyStatus.REVOKED),
+        (child.key_id, KeyStatus.REVOKED),
+    }
+
+
 async def test_a_new_watcher_first_hears_what_changed_lately(bench: Bench) -> None:
     account = await bench.account()
     keys = [await bench.key(account) for _ in range(3)]

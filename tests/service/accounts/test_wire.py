@@ -102,6 +102,13 @@ async def test_refusals_are_statuses_with_a_reason(stub: Any) -> None:
         assert error.reason == reason
 
 
+async def refused(call: Any) -> str:
+    """The reason of a refusal."""
+    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+        await call
+    return from_call(refusal.value).reason
+
+
 async def test_the_watch_tells_of_revocation_and_suspension_at_once(stub: Any) -> None:
     account = await person(stub)
     made = await new_key(stub, account)
@@ -164,3 +171,38 @@ async def test_keys_and_limits_reach_the_tables_of_others(stub: Any, kafka: str,
     assert (key.version, key.label, key.account_status) == (2, "app", "active")
     assert limit.requests_per_minute == 42
     await bus.stop()
+
+
+async def test_per_tool_keys_travel_with_their_refusals(stub: Any) -> None:
+    account = await person(stub)
+    login = accounts_pb2.CreateKeyRequest(account_id=account.account_id, kind=accounts_pb2.KEY_KIND_LOGIN)
+    login_id = (await stub.CreateKey(login, timeout=5)).key.key_id
+    wanted = accounts_pb2.CreateToolKeyRequest(login_key_id=login_id, tool="codex", host="laptop", key_id="key_one")
+    made = await stub.CreateToolKey(wanted, timeout=5)
+    assert (made.key.kind, made.key.parent_key_id) == (accounts_pb2.KEY_KIND_TOOL, login_id)
+    assert made.key.prefix == made.secret[:11]
+    use = accounts_pb2.KeyUse(key_id="key_one", at_ms=1_790_000_000_000)
+    await stub.ReportKeyUse(accounts_pb2.ReportKeyUseRequest(uses=[use]), timeout=5)
+    listed = await stub.ListToolKeys(accounts_pb2.ListToolKeysRequest(login_key_id=login_id), timeout=5)
+    assert [(key.key_id, key.last_used_at_ms) for key in listed.keys] == [("key_one", use.at_ms)]
+    assert await refused(stub.CreateToolKey(wanted, timeout=5)) == "already_exists"
+    wanted.tool = "Codex"
+    assert await refused(stub.CreateToolKey(wanted, timeout=5)) == "invalid"
+    revoke = accounts_pb2.RevokeToolKeyRequest(login_key_id=login_id, key_id="key_one")
+    assert (await stub.RevokeToolKey(revoke, timeout=5)).key.status == accounts_pb2.KEY_STATUS_REVOKED
+    assert await refused(stub.RevokeToolKey(revoke, timeout=5)) == "not_found"
+
+
+async def test_members_travel_with_their_refusals(stub: Any) -> None:
+    account = await person(stub)
+    ann = await stub.CreatePerson(accounts_pb2.CreatePersonRequest(email="Ann@example.com", name="Ann"), timeout=5)
+    found = await stub.GetPerson(accounts_pb2.GetPersonRequest(email="ann@example.com"), timeout=5)
+    assert found.person == ann.person
+    ids = {"account_id": account.account_id, "person_id": ann.person.person_id}
+    added = await stub.AddMember(accounts_pb2.AddMemberRequest(**ids, role=accounts_pb2.ROLE_OWNER), timeout=5)
+    listed = await stub.ListMembers(accounts_pb2.ListMembersRequest(account_id=account.account_id), timeout=5)
+    assert list(listed.members) == [added.member]
+    assert await refused(stub.RemoveMember(accounts_pb2.RemoveMemberRequest(**ids), timeout=5)) == "last_owner"
+    stranger = accounts_pb2.SetMemberRoleRequest(**ids, role=accounts_pb2.ROLE_MEMBER, actor_person_id="person_x")
+    assert await refused(stub.SetMemberRole(stranger, timeout=5)) == "forbidden"
+    assert await refused(stub.AddMember(accounts_pb2.AddMemberRequest(**ids), timeout=5)) == "invalid"

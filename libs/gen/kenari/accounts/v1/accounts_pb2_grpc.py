@@ -119,6 +119,41 @@ class AccountsStub:
                 request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ReportKeyUseRequest.SerializeToString,
                 response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ReportKeyUseResponse.FromString,
                 _registered_method=True)
+        self.CreatePerson = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/CreatePerson',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.CreatePersonRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.CreatePersonResponse.FromString,
+                _registered_method=True)
+        self.GetPerson = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/GetPerson',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.GetPersonRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.GetPersonResponse.FromString,
+                _registered_method=True)
+        self.AddMember = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/AddMember',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.AddMemberRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.AddMemberResponse.FromString,
+                _registered_method=True)
+        self.SetMemberRole = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/SetMemberRole',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetMemberRoleRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetMemberRoleResponse.FromString,
+                _registered_method=True)
+        self.RemoveMember = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/RemoveMember',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RemoveMemberRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RemoveMemberResponse.FromString,
+                _registered_method=True)
+        self.ListMembers = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/ListMembers',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListMembersRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListMembersResponse.FromString,
+                _registered_method=True)
+        self.ListMemberships = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/ListMemberships',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListMembershipsRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListMembershipsResponse.FromString,
+                _registered_method=True)
 
 
 class AccountsServicer:
@@ -232,6 +267,51 @@ class AccountsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreatePerson(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPerson(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddMember(self, request, context):
+        """An account is a workspace: its members share its balance and keys. Whoever acts needs the role for it
+        (refusal: forbidden), and an account with members keeps an owner (refusal: last_owner).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetMemberRole(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveMember(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMembers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMemberships(self, request, context):
+        """The accounts a person is a member of.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccountsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -319,6 +399,41 @@ def add_AccountsServicer_to_server(servicer, server):
                     servicer.ReportKeyUse,
                     request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ReportKeyUseRequest.FromString,
                     response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ReportKeyUseResponse.SerializeToString,
+            ),
+            'CreatePerson': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePerson,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.CreatePersonRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.CreatePersonResponse.SerializeToString,
+            ),
+            'GetPerson': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPerson,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.GetPersonRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.GetPersonResponse.SerializeToString,
+            ),
+            'AddMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddMember,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.AddMemberRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.AddMemberResponse.SerializeToString,
+            ),
+            'SetMemberRole': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetMemberRole,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetMemberRoleRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetMemberRoleResponse.SerializeToString,
+            ),
+            'RemoveMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveMember,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RemoveMemberRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.RemoveMemberResponse.SerializeToString,
+            ),
+            'ListMembers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMembers,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListMembersRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListMembersResponse.SerializeToString,
+            ),
+            'ListMemberships': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMemberships,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListMembershipsRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListMembershipsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -780,6 +895,195 @@ class Accounts:
             '/kenari.accounts.v1.Accounts/ReportKeyUse',
             kenari_dot_accounts_dot_v1_dot_accounts__pb2.ReportKeyUseRequest.SerializeToString,
             kenari_dot_accounts_dot_v1_dot_accounts__pb2.ReportKeyUseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePerson(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/CreatePerson',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.CreatePersonRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.CreatePersonResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPerson(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/GetPerson',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.GetPersonRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.GetPersonResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/AddMember',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.AddMemberRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.AddMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetMemberRole(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/SetMemberRole',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetMemberRoleRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetMemberRoleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/RemoveMember',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.RemoveMemberRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.RemoveMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMembers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/ListMembers',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListMembersRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListMembersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMemberships(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/ListMemberships',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListMembershipsRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.ListMembershipsResponse.FromString,
             options,
             channel_credentials,
             insecure,

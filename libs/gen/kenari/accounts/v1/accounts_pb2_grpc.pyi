@@ -54,6 +54,17 @@ class AccountsStub:
     RevokeToolKey: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.RevokeToolKeyRequest, _accounts_pb2.RevokeToolKeyResponse]
     ReportKeyUse: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.ReportKeyUseRequest, _accounts_pb2.ReportKeyUseResponse]
     """When keys were last used, as an edge saw it; later ones win."""
+    CreatePerson: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.CreatePersonRequest, _accounts_pb2.CreatePersonResponse]
+    GetPerson: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.GetPersonRequest, _accounts_pb2.GetPersonResponse]
+    AddMember: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.AddMemberRequest, _accounts_pb2.AddMemberResponse]
+    """An account is a workspace: its members share its balance and keys. Whoever acts needs the role for it
+    (refusal: forbidden), and an account with members keeps an owner (refusal: last_owner).
+    """
+    SetMemberRole: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.SetMemberRoleRequest, _accounts_pb2.SetMemberRoleResponse]
+    RemoveMember: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.RemoveMemberRequest, _accounts_pb2.RemoveMemberResponse]
+    ListMembers: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.ListMembersRequest, _accounts_pb2.ListMembersResponse]
+    ListMemberships: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.ListMembershipsRequest, _accounts_pb2.ListMembershipsResponse]
+    """The accounts a person is a member of."""
 
 @_typing.type_check_only
 class AccountsAsyncStub(AccountsStub):
@@ -81,6 +92,17 @@ class AccountsAsyncStub(AccountsStub):
     RevokeToolKey: _aio.UnaryUnaryMultiCallable[_accounts_pb2.RevokeToolKeyRequest, _accounts_pb2.RevokeToolKeyResponse]  # type: ignore[assignment]
     ReportKeyUse: _aio.UnaryUnaryMultiCallable[_accounts_pb2.ReportKeyUseRequest, _accounts_pb2.ReportKeyUseResponse]  # type: ignore[assignment]
     """When keys were last used, as an edge saw it; later ones win."""
+    CreatePerson: _aio.UnaryUnaryMultiCallable[_accounts_pb2.CreatePersonRequest, _accounts_pb2.CreatePersonResponse]  # type: ignore[assignment]
+    GetPerson: _aio.UnaryUnaryMultiCallable[_accounts_pb2.GetPersonRequest, _accounts_pb2.GetPersonResponse]  # type: ignore[assignment]
+    AddMember: _aio.UnaryUnaryMultiCallable[_accounts_pb2.AddMemberRequest, _accounts_pb2.AddMemberResponse]  # type: ignore[assignment]
+    """An account is a workspace: its members share its balance and keys. Whoever acts needs the role for it
+    (refusal: forbidden), and an account with members keeps an owner (refusal: last_owner).
+    """
+    SetMemberRole: _aio.UnaryUnaryMultiCallable[_accounts_pb2.SetMemberRoleRequest, _accounts_pb2.SetMemberRoleResponse]  # type: ignore[assignment]
+    RemoveMember: _aio.UnaryUnaryMultiCallable[_accounts_pb2.RemoveMemberRequest, _accounts_pb2.RemoveMemberResponse]  # type: ignore[assignment]
+    ListMembers: _aio.UnaryUnaryMultiCallable[_accounts_pb2.ListMembersRequest, _accounts_pb2.ListMembersResponse]  # type: ignore[assignment]
+    ListMemberships: _aio.UnaryUnaryMultiCallable[_accounts_pb2.ListMembershipsRequest, _accounts_pb2.ListMembershipsResponse]  # type: ignore[assignment]
+    """The accounts a person is a member of."""
 
 class AccountsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -207,5 +229,58 @@ class AccountsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_accounts_pb2.ReportKeyUseResponse, _abc.Awaitable[_accounts_pb2.ReportKeyUseResponse]]:
         """When keys were last used, as an edge saw it; later ones win."""
+
+    @_abc_1.abstractmethod
+    def CreatePerson(
+        self,
+        request: _accounts_pb2.CreatePersonRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_accounts_pb2.CreatePersonResponse, _abc.Awaitable[_accounts_pb2.CreatePersonResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetPerson(
+        self,
+        request: _accounts_pb2.GetPersonRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_accounts_pb2.GetPersonResponse, _abc.Awaitable[_accounts_pb2.GetPersonResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def AddMember(
+        self,
+        request: _accounts_pb2.AddMemberRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_accounts_pb2.AddMemberResponse, _abc.Awaitable[_accounts_pb2.AddMemberResponse]]:
+        """An account is a workspace: its members share its balance and keys. Whoever acts needs the role for it
+        (refusal: forbidden), and an account with members keeps an owner (refusal: last_owner).
+        """
+
+    @_abc_1.abstractmethod
+    def SetMemberRole(
+        self,
+        request: _accounts_pb2.SetMemberRoleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_accounts_pb2.SetMemberRoleResponse, _abc.Awaitable[_accounts_pb2.SetMemberRoleResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RemoveMember(
+        self,
+        request: _accounts_pb2.RemoveMemberRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_accounts_pb2.RemoveMemberResponse, _abc.Awaitable[_accounts_pb2.RemoveMemberResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListMembers(
+        self,
+        request: _accounts_pb2.ListMembersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_accounts_pb2.ListMembersResponse, _abc.Awaitable[_accounts_pb2.ListMembersResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListMemberships(
+        self,
+        request: _accounts_pb2.ListMembershipsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_accounts_pb2.ListMembershipsResponse, _abc.Awaitable[_accounts_pb2.ListMembershipsResponse]]:
+        """The accounts a person is a member of."""
 
 def add_AccountsServicer_to_server(servicer: AccountsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
