@@ -1,6 +1,5 @@
 """The stream decoder of Anthropic's format: any cut of a stream gives the same events, and every end is told apart."""
 
-import json
 from itertools import pairwise
 from typing import Any
 
@@ -16,85 +15,27 @@ from libs.llm.canonical import (
     RedactedReasoning,
     StreamEvent,
     TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
     Usage,
 )
 from libs.llm.failures import FailureKind
 from libs.llm.providers.anthropic.stream import StreamDecoder
-from tests.support.anthropic_wire import PING, STOP, end, flat, start, text_block, thinking_block, tool_block, tool_use
-from tests.support.provider import DONE, comment, event
-
-
-def sse(kind: str, **members: Any) -> bytes:
-    return event({"type": kind} | members, kind)
-
-
-def opened(index: int, kind: str, **members: Any) -> bytes:
-    return sse("content_block_start", index=index, content_block={"type": kind} | members)
-
-
-def piece(index: int, kind: str, **members: Any) -> bytes:
-    return sse("content_block_delta", index=index, delta={"type": kind} | members)
-
-
-def text(words: str, index: int = 0) -> bytes:
-    return piece(index, "text_delta", text=words)
-
-
-def thought(words: str, index: int = 0) -> bytes:
-    return piece(index, "thinking_delta", thinking=words)
-
-
-def arguments(words: str, index: int = 0) -> bytes:
-    return piece(index, "input_json_delta", partial_json=words)
-
-
-def closed(index: int = 0) -> bytes:
-    return sse("content_block_stop", index=index)
-
-
-def last(**members: Any) -> bytes:
-    return sse("message_delta", **members)
-
-
-def read(*reads: bytes | tuple[bytes, ...], max_tokens: int = 1_000) -> tuple[list[StreamEvent], StreamDecoder]:
-    """All events of a body that arrives in these reads and then ends."""
-    decoder = StreamDecoder(max_tokens)
-    events: list[StreamEvent] = []
-    for data in flat(*reads):
-        events += decoder.feed(data)
-        if decoder.failure or decoder.done:
-            return events, decoder
-    return events + decoder.end(), decoder
-
-
-def said(events: list[StreamEvent]) -> str:
-    for each in events:
-        if isinstance(each, TextDelta | ReasoningDelta):
-            assert json.loads(each.json) == each.text
-    return "".join(each.text for each in events if isinstance(each, TextDelta))
-
-
-def thoughts(events: list[StreamEvent]) -> str:
-    return "".join(each.text for each in events if isinstance(each, ReasoningDelta))
-
-
-def starts_and_arguments(events: list[StreamEvent]) -> tuple[list[tuple[int, str, str]], dict[int, str]]:
-    starts = [(each.index, each.id, each.name) for each in events if isinstance(each, ToolCallStart)]
-    pieces: dict[int, str] = {}
-    for each in events:
-        if isinstance(each, ToolCallDelta):
-            assert each.arguments
-            pieces[each.index] = pieces.get(each.index, "") + each.arguments
-    return starts, pieces
-
-
-def finish(*reads: bytes | tuple[bytes, ...], max_tokens: int = 1_000) -> Finish:
-    events, decoder = read(*reads, max_tokens=max_tokens)
-    assert decoder.done and isinstance(events[-1], Finish)
-    return events[-1]
-
+from tests.support.anthropic_wire import PING, STOP, end, flat, start, text_block, thinking_block, tool_block
+from tests.support.provider import DONE, comment
+from tests.unit.llm.anthropic_provider.events import (
+    arguments,
+    closed,
+    finish,
+    last,
+    opened,
+    piece,
+    read,
+    said,
+    sse,
+    starts_and_arguments,
+    text,
+    thought,
+    thoughts,
+)
 
 BLANKS = b'data: {"type":"content_block_delta","index":2,"delta":{"type":"text_delta","text":"wer"}        }\n\n'
 WHOLE = flat(
@@ -328,107 +269,3 @@ def test_calls_without_ids_get_ids_of_their_own() -> None:
     events, _ = read(*(opened(place, "tool_use", name="f") for place in (0, 1)), end("tool_use", 1))
     first, second = starts_and_arguments(events)[0]
     assert first[1] and second[1] and first[1] != second[1]
-
-
-@pytest.mark.rule("MSG-046", "MSG-048", "JSON-030", "STR-027", "STR-067", "RSN-055")
-@pytest.mark.parametrize(
-    ("stop_reason", "reason"),
-    [
-        ("end_turn", FinishReason.STOP),
-        ("stop_sequence", FinishReason.STOP_SEQUENCE),
-        ("max_tokens", FinishReason.LENGTH),
-        ("model_context_window_exceeded", FinishReason.LENGTH),
-        ("refusal", FinishReason.CONTENT_FILTER),
-        ("pause_turn", FinishReason.STOP),
-        ("of_tomorrow", FinishReason.STOP),
-    ],
-)
-def test_endings(stop_reason: str, reason: FinishReason) -> None:
-    assert finish(start(3), text("a"), end(stop_reason, 1)).finish_reason is reason
-    called = FinishReason.TOOL_CALLS if reason is FinishReason.STOP else reason
-    assert finish(start(3), tool_block(0, "c", "f"), end(stop_reason, 1)).finish_reason is called
-
-
-@pytest.mark.rule("RSN-055", "RSN-056", "RSN-057")
-def test_thinking_that_used_the_limit_up_is_a_cut_off() -> None:
-    thinking = thinking_block(0, "hm")
-    assert finish(start(3), thinking, end("end_turn", 50), max_tokens=50).finish_reason is FinishReason.LENGTH
-    assert finish(start(3), thinking, end("end_turn", 49), max_tokens=50).finish_reason is FinishReason.STOP
-    said = finish(start(3), thinking, text_block(1, "a"), end("end_turn", 50), max_tokens=50)
-    assert said.finish_reason is FinishReason.STOP
-
-
-def failure(kind: str, words: str = "vendor text") -> bytes:
-    return sse("error", error={"type": kind, "message": words})
-
-
-FAILED, REJECTED, JUNK = FailureKind.FAILED, FailureKind.REJECTED, FailureKind.JUNK
-
-
-@pytest.mark.rule("ERR-050", "ERR-051", "ERR-053", "ERR-061", "STR-013")
-@pytest.mark.parametrize(
-    ("frame", "kind", "code"),
-    [
-        (failure("overloaded_error"), FAILED, "upstream_error"),
-        (failure("api_error"), FAILED, "upstream_error"),
-        (failure("authentication_error"), FailureKind.REFUSED, "upstream_error"),
-        (failure("rate_limit_error"), FailureKind.RATE_LIMITED, "upstream_error"),
-        (failure("invalid_request_error"), REJECTED, "invalid_request_error"),
-        (failure("invalid_request_error", "prompt is too long"), REJECTED, "context_length_exceeded"),
-        (failure("invalid_request_error", "blocked by content filter"), REJECTED, "content_policy_violation"),
-        (event({"error": {"type": "overloaded_error"}}), FAILED, "upstream_error"),
-        (event({"type": "of_tomorrow", "error": {"code": 503}}), FAILED, "upstream_error"),
-        (sse("error", error="vendor text"), FAILED, "upstream_error"),
-        (STOP, FailureKind.INTERRUPTED, "upstream_error"),
-        (DONE, FailureKind.INTERRUPTED, "upstream_error"),
-        (b"data: {oops\n\n", JUNK, "upstream_error"),
-        (b"data: 7\n\n", JUNK, "upstream_error"),
-        (b"data: " + b"[" * 100_000 + b"\n\n", JUNK, "upstream_error"),
-        (piece(0, "text_delta", text=7), JUNK, "upstream_error"),
-        (sse("content_block_stop", index="0"), JUNK, "upstream_error"),
-        (opened(1, "text", text=[]), JUNK, "upstream_error"),
-        (opened(1, "tool_use", id="c"), JUNK, "upstream_error"),
-        (arguments("{", 5), JUNK, "upstream_error"),
-        (opened(1, "tool_use", name="f", input={"a": "#"}).replace(b"#", b"\xff"), JUNK, "upstream_error"),
-        (text("#").replace(b"#", b"\xff"), JUNK, "upstream_error"),
-    ],
-)
-def test_failures_wait_until_what_came_before_is_out(frame: bytes, kind: FailureKind, code: str) -> None:
-    for before in ([], flat(opened(0, "text"), *map(text, "before"))):
-        events, decoder = read(start(3), b"".join([*before, frame]))
-        assert said(events) == ("before" if before else "") and len(events) == len(before[1:])
-        assert decoder.failure is not None and not decoder.done
-        assert (decoder.failure.kind, decoder.failure.code) == (kind, code)
-        assert "vendor" not in f"{decoder.failure} {decoder.failure.detail} {decoder.failure.api_error(streaming=True)}"
-
-
-def test_an_end_without_the_last_event_is_no_end() -> None:
-    events, decoder = read(start(3), text("a"), end("end_turn", 1)[0])
-    assert decoder.failure is not None and decoder.failure.kind is FailureKind.INTERRUPTED
-    assert [type(each) for each in events] == [TextDelta]
-
-
-def test_an_event_without_end_is_given_up() -> None:
-    _, decoder = read(b"data: " + b"x" * 40_000_000)
-    assert decoder.failure is not None and decoder.failure.kind is FailureKind.JUNK
-
-
-def test_the_name_of_an_event_stands_in_for_a_missing_type() -> None:
-    nameless = event({"index": 0, "delta": {"type": "text_delta", "text": "a"}}, "content_block_delta")
-    assert said(read(nameless, end("end_turn", 1))[0]) == "a"
-
-
-def test_characters_cut_in_two_between_events_are_mended() -> None:
-    halves = [text("#").replace(b'"#"', half) for half in (rb'"a\ud83d"', rb'"\ude00b"')]
-    assert said(read(*halves, end("end_turn", 1))[0]) == "a\U0001f600b"
-
-
-def test_a_call_in_blocks_of_another_index_is_told_apart() -> None:
-    one, two = tool_use("c1", "f"), tool_use("c2", "g")
-    events, _ = read(
-        sse("content_block_start", index=4, content_block=one),
-        sse("content_block_start", index=9, content_block=two),
-        *(arguments(words, index) for words, index in (("1", 4), ("2", 9), ("3", 4), ("4", 9), ("5", 9))),
-        end("tool_use", 1),
-    )
-    assert starts_and_arguments(events) == ([(0, "c1", "f"), (1, "c2", "g")], {0: "13", 1: "245"})
