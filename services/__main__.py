@@ -1,6 +1,7 @@
 """The one command that starts services: ``python -m services ledger``, ``all``, or ``ledger --check``.
 
-Called by people, by deploy/local (make run) and by the container image.
+Called by people, by deploy/local (make run) and by the container image. ``python -m services admin ...`` is the
+operator's command line for services that run.
 """
 
 import argparse
@@ -27,7 +28,11 @@ NAMES = ("accounts", "router", "limiter", "ledger", "edge")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the named services until a signal; return the exit code."""
+    """Run the named services until a signal, or one command of the operator's; return the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["admin"]:
+        code: int = importlib.import_module("services.admin.app").main(arguments[1:])
+        return code
     options = _parse(arguments)
     names = list(NAMES) if options.service == "all" else [options.service]
     try:
@@ -90,7 +95,7 @@ def _module(name: str) -> Any:
     return importlib.import_module(f"services.{name}.app")
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m services", description=__doc__)
     parser.add_argument("service", choices=[*NAMES, "all"])
     parser.add_argument("--check", action="store_true", help="print the settings, secrets masked, and exit")

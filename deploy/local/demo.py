@@ -69,4 +69,5 @@ def _kept_key(state: State) -> str | None:
 async def _is_active(client: RpcClient, accounts: accounts_pb2_grpc.AccountsStub, state: State, key: str) -> bool:
     request = accounts_pb2.ResolveKeyRequest(key_hash=hash_key(state.secret("key-hash").encode(), key))
     answer = await client.call("accounts.ResolveKey", accounts.ResolveKey, request, retry=True)
-    return bool(answer.HasField("key")) and bool(answer.key.status == accounts_pb2.KEY_STATUS_ACTIVE)
+    active = answer.HasField("key") and answer.key.status == accounts_pb2.KEY_STATUS_ACTIVE
+    return bool(active) and not answer.key.disabled

@@ -11,6 +11,8 @@ LONGEST = 400
 LONG = 300
 SOURCE_SUFFIXES = (".py", ".sql", ".proto", ".lua", ".sh", ".js", ".css", ".html")
 EMPTY_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager"})
+# Folders of services/ that serve nothing.
+COMMANDS = frozenset({"admin"})
 SERVICE_FILES = ("README.md", "settings.py", "app.py", "telemetry.py")
 
 
@@ -53,7 +55,7 @@ def service_files(tree: Tree) -> Iterator[Finding]:
     for source in tree.sources:
         match PurePosixPath(source.path).parts:
             case ("services", service, *inner):
-                if inner:
+                if inner and service not in COMMANDS:
                     present.setdefault(service, set()).add("/".join(inner))
     for service, inside in sorted(present.items()):
         for name in SERVICE_FILES:

@@ -1,0 +1,59 @@
+"""Turns an async function of the services into a command with ``--json``.
+
+Used by the command modules beside it.
+"""
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import click
+
+from libs.core.money import PER_RUPIAH
+from services.admin import show
+from services.admin.peers import connected
+from services.admin.settings import AdminSettings
+from services.admin.show import Found
+
+Action = Callable[..., Awaitable[Found]]
+
+
+def action(group: click.Group | None, name: str) -> Callable[[Action], click.Command]:
+    """Make a function of Peers and its parameters a command, of the group if any; what it returns is printed."""
+    command = click.command if group is None else group.command
+
+    def make(function: Action) -> click.Command:
+        @command(name)
+        @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+        @functools.wraps(function)
+        def run(as_json: bool, **arguments: Any) -> None:
+            found = asyncio.run(_run(function, arguments))
+            click.echo(show.text(found, as_json))
+
+        return run
+
+    return make
+
+
+async def _run(function: Action, arguments: dict[str, Any]) -> Found:
+    async with connected(AdminSettings.read()) as peers:
+        return await function(peers, **arguments)
+
+
+class Rupiah(click.ParamType[int]):
+    """An amount such as 50000 or 12.5, as micro-Rupiah: at most six digits behind the point, never a float."""
+
+    name = "rupiah"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        whole, point, part = str(value).partition(".")
+        digits = whole + part
+        if not (digits.isascii() and digits.isdigit() and whole and len(whole) <= 12 and len(part) <= 6):
+            self.fail(f"{value!r} is no amount; write Rupiah as 50000 or 12.5", param, ctx)
+        if point and not part:
+            self.fail(f"{value!r} ends with a point", param, ctx)
+        micros = int(whole) * PER_RUPIAH + int(part.ljust(6, "0"))
+        if not micros:
+            self.fail("an amount is more than nothing", param, ctx)
+        return micros

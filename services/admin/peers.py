@@ -1,0 +1,49 @@
+"""The services that the operator's commands ask, with one call each.
+
+Made by action.py for the time of one command.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from kenari.accounts.v1 import accounts_pb2_grpc
+from kenari.ledger.v1 import ledger_pb2_grpc
+
+from libs.core.settings import TelemetrySettings
+from libs.ops.telemetry import Telemetry
+from libs.rpc.client import RpcClient
+from services.admin.settings import AdminSettings
+
+
+class Peers:
+    """Accounts and ledger. Answers are protobuf messages; failures Transient or Permanent with the peer's reason."""
+
+    def __init__(self, accounts: RpcClient, ledger: RpcClient) -> None:
+        self._accounts = accounts
+        self._ledger = ledger
+        self._accounts_stub = accounts_pb2_grpc.AccountsStub(accounts.channel)
+        self._ledger_stub = ledger_pb2_grpc.LedgerStub(ledger.channel)
+
+    async def accounts(self, method: str, request: Any, *, retry: bool = True) -> Any:
+        """Call a method of accounts; ``retry`` only where a repeat changes nothing."""
+        return await self._accounts.call(
+            f"accounts.{method}", getattr(self._accounts_stub, method), request, retry=retry
+        )
+
+    async def ledger(self, method: str, request: Any) -> Any:
+        """Call a method of the ledger of which a repeat changes nothing."""
+        return await self._ledger.call(f"ledger.{method}", getattr(self._ledger_stub, method), request, retry=True)
+
+
+@contextlib.asynccontextmanager
+async def connected(settings: AdminSettings) -> AsyncIterator[Peers]:
+    """Channels for one command; they connect when first used."""
+    telemetry = Telemetry(settings.NAME, TelemetrySettings())
+    accounts = RpcClient(settings.accounts_address, telemetry, deadline_s=settings.timeout_s)
+    ledger = RpcClient(settings.ledger_address, telemetry, deadline_s=settings.timeout_s)
+    try:
+        yield Peers(accounts, ledger)
+    finally:
+        await accounts.stop()
+        await ledger.stop()
