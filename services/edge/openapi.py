@@ -92,6 +92,12 @@ _MANAGES_KEYS = {
     "403": _json(ERROR, "The key is shared, restricted or not the one from a sign-in"),
     "500": _FAILED,
 }
+_READS_USAGE = {
+    "401": _NO_KEY,
+    "403": _json(ERROR, "The key is shared"),
+    "429": _json(ERROR, "Too many reads of usage for this account"),
+    "500": _READ_FAILED,
+}
 # By path and method, what FastAPI cannot see: answers that the error handlers give.
 _READ_ERRORS = {
     ("/v1/models", "get"): {"400": _WRONG_PARAMETER},
@@ -111,17 +117,18 @@ _READ_ERRORS = {
         **_MANAGES_KEYS,
         "404": _json(ERROR, "Not an active per-tool key of the calling key"),
     },
-    ("/v1/usage/log", "get"): {
-        "400": _WRONG_PARAMETER,
-        "401": _NO_KEY,
-        "403": _json(ERROR, "The key is shared"),
-        "429": _json(ERROR, "Too many reads of the log for this account"),
-        "500": _READ_FAILED,
+    **{
+        (path, "get"): {**_READS_USAGE, "400": _WRONG_PARAMETER}
+        for path in ("/v1/usage", "/v1/usage/daily", "/v1/usage/log")
+    },
+    ("/v1/usage/log/{request_id}", "get"): {
+        **_READS_USAGE,
+        "404": _json(ERROR, "Not a request of the account, or of the key when it is restricted"),
     },
 }
 _NAME = {"type": "string", "maxLength": 256}
-# Read by hand in endpoints/usage.py, because a wrong one has to be named in the envelope of the API.
-_USAGE_LOG_PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
+# Read by hand in endpoints/usage_parameters.py, because a wrong one has to be named in the envelope of the API.
+_USAGE_PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
     "range": (
         {"enum": ["today", "24h", "7d", "30d"], "default": "30d"},
         "The window up to now, today since midnight UTC; ignored when start or end is given",
@@ -130,6 +137,9 @@ _USAGE_LOG_PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
     "end": (COUNT, "Last Unix second, at most now; without it now"),
     "model": (_NAME, "Only requests to this model"),
     "api_key_id": (_NAME, "Only requests with this key; a restricted key may name none but itself"),
+}
+_USAGE_LOG_PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
+    **_USAGE_PARAMETERS,
     "billing_kind": ({"enum": ["payg", "plan", "coupon", "token_alloc", "free", "byok"]}, "Only those paid this way"),
     "page": ({**COUNT, "default": 0}, "Counts from 0; page times limit is at most 10,000"),
     "limit": ({"type": "integer", "default": 50}, "Rows of a page; moves to the nearest of 1 to 200"),
@@ -149,10 +159,15 @@ def _describe_reads(schema: dict[str, Any]) -> None:
         "required": True,
         "content": {"application/json": {"schema": TOOL_KEY_REQUEST}},
     }
-    schema["paths"]["/v1/usage/log"]["get"]["parameters"] = [
-        {"name": name, "in": "query", "required": False, "description": description, "schema": kind}
-        for name, (kind, description) in _USAGE_LOG_PARAMETERS.items()
-    ]
+    for path, parameters in (
+        ("/v1/usage", _USAGE_PARAMETERS),
+        ("/v1/usage/daily", _USAGE_PARAMETERS),
+        ("/v1/usage/log", _USAGE_LOG_PARAMETERS),
+    ):
+        schema["paths"][path]["get"]["parameters"] = [
+            {"name": name, "in": "query", "required": False, "description": description, "schema": kind}
+            for name, (kind, description) in parameters.items()
+        ]
 
 
 def install(app: FastAPI) -> None:

@@ -181,7 +181,7 @@ async def read_usage_row(request: Request, caller: OwnCaller, request_id: str) -
             ledger_pb2.UsageRowRequest(account_id=caller.account_id, key_id=key_id, request_id=request_id)
         )
     if row is None:
-        raise refuse(404, "not_found", "the usage log has no request with this id", kind="invalid_request_error")
+        raise refuse(404, "not_found", "the usage log has no request with this id")
     return _entry(row)
 
 
