@@ -19,6 +19,7 @@ ALLOWED: Mapping[str, str] = {
     "libs/service/component.py::Periodic._loop": "a job that died would be missed only when its work is",
     "libs/service/service.py::Service._stop_part": "the parts stopped after a broken one still have something to flush",
     "services/edge/endpoints/chat.py::ChatEndpoint._serve": "the outermost guard of a request: the client gets a 500",
+    "services/edge/endpoints/count_tokens.py::CountTokens.__call__": "the outermost guard of a request, as in chat",
     "services/ledger/shards.py::Shard._run": "a batch that breaks must not end the queue of many accounts",
     "tests/support/system.py::eventually": "whatever a check raises may be gone when it is asked again",
 }

@@ -4,14 +4,17 @@ Called by services.edge.http. No provider, limiter or ledger is asked.
 """
 
 import asyncio
+import logging
 
 from libs.llm.failures import BadRequest
 from libs.llm.formats import anthropic_messages
 from services.edge.body import BodyReader, ClientLeftError
-from services.edge.errors import PlainRefusedError
+from services.edge.errors import INTERNAL, PlainRefusedError
 from services.edge.exchange import TEXT, Exchange
 from services.edge.keys import KeyDirectory
 from services.edge.live import Live, LiveRequests
+
+log = logging.getLogger("kenari.edge")
 
 
 class CountTokens:
@@ -33,6 +36,10 @@ class CountTokens:
                 await exchange.respond(*anthropic_messages.FORMAT.render_error(bad.api_error()))
             except ClientLeftError:
                 return
+            except Exception:
+                # The outermost guard of a request: the client learns that it failed, not how.
+                log.exception("request failed", extra={"request_id": exchange.request_id})
+                await exchange.respond(*anthropic_messages.FORMAT.render_error(INTERNAL))
             except asyncio.CancelledError:
                 if not live.absorb_cancel():
                     raise

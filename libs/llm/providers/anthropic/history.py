@@ -60,6 +60,10 @@ def cleaned(messages: Raw) -> History:
             else:
                 system += blocks
             continue
+        if bytes(sent.get("content", b"")) == b'""':
+            # Nothing was said, or nothing that is passed on: such a turn is refused.
+            changed = True
+            continue
         blocks = _list_of(sent.get("content"))
         better = [block for one in blocks if (block := _better(one)) is not None]
         if better != blocks:

@@ -266,3 +266,12 @@ def test_the_instruction_for_json_comes_after_the_clients_system_prompt() -> Non
 def test_a_format_has_one_name_and_only_where_it_is_known(members: dict[str, Any], native: bool, told: object) -> None:
     body = sent(abilities=Abilities(json_format=native), **members)
     assert body.get("output_config") == told and "output_format" not in body
+
+
+def test_a_turn_with_nothing_to_say_is_left_out() -> None:
+    turns = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [{"type": "from_tomorrow"}]},
+        {"role": "user", "content": "So?"},
+    ]
+    assert sent(message_request(messages=turns))["messages"] == [turns[0], turns[2]]
