@@ -81,6 +81,7 @@ CASES: dict[str, Case] = {
     ),
     "HoldsOverdue": gauge("kenari_ledger_holds_overdue", 1),
     "LedgerQueueLong": gauge('kenari_ledger_queue_length{shard="0"}', 1_001, 1_000),
+    "UsageSumsOld": gauge("kenari_ledger_rollup_age_seconds", 11, 9),
     "PricesMissing": counter('kenari_ledger_price_misses_total{found="nowhere"}'),
     "RowsWithoutPartition": gauge('kenari_ledger_partitions_default_rows{table="hold"}', 1),
 }

@@ -23,6 +23,8 @@ from services.ledger.telemetry import (
     QUEUE,
     RELEASES,
     RESERVATIONS,
+    ROLLUP_AGE,
+    ROLLUP_ENTRIES,
     SETTLEMENTS,
     USAGE_EVENTS,
 )
@@ -107,6 +109,15 @@ _BOOKS = Row(
             width=12,
             alarm=1,
         ),
+        Panel(
+            "Age of the sums of usage",
+            (Query(worst(ROLLUP_AGE, _OWN), "oldest process"),),
+            "s",
+            about="Reads add what is younger.",
+            alarm=10,
+            width=12,
+        ),
+        Panel("Summed in", (Query(rate(ROLLUP_ENTRIES, _OWN), "outbox entries"),), "ops", width=12),
     ),
 )
 

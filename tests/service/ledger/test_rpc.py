@@ -253,3 +253,33 @@ async def test_an_event_that_cannot_be_true_is_refused_and_the_others_settle(boo
 
     assert refused.value.reason == "unknown_hold"
     assert await books.count("usage_row") == 1
+
+
+async def test_sums_and_single_rows_over_the_wire(books: Books, wire: Wire, account: str) -> None:
+    call = reserve(account)
+    await books.settle(settle(call, billing_kind="free", cached_tokens=40))
+    at = int(call.request_id[:12], 16) // 1000
+    window: dict[str, Any] = {"account_id": account, "start": at, "end": at}
+
+    summary = await wire.call("UsageSummary", ledger_pb2.UsageSummaryRequest(**window))
+    daily = await wire.call("UsageDaily", ledger_pb2.UsageDailyRequest(**window, key_id="key_2"))
+    row = await wire.call("UsageRow", ledger_pb2.UsageRowRequest(account_id=account, request_id=call.request_id))
+    none = await wire.call("UsageRow", ledger_pb2.UsageRowRequest(account_id="acct_x", request_id=call.request_id))
+
+    assert list(summary.rows) == [
+        ledger_pb2.ModelUsage(
+            model="sim-1",
+            billing_kind="free",
+            requests=1,
+            prompt_tokens=100,
+            completion_tokens=50,
+            cached_tokens=40,
+            catalog_micro_idr=600_000,
+        )
+    ]
+    assert [(day.requests, day.cost_micro_idr) for day in daily.days] == [(0, 0)]
+    assert (row.row.request_id, row.row.created_at, row.row.catalog_micro_idr) == (call.request_id, at, 600_000)
+    assert not none.HasField("row")
+    for wrong in ("nonsense", call.request_id[:-1]):
+        with pytest.raises(Permanent):
+            await wire.call("UsageRow", ledger_pb2.UsageRowRequest(account_id=account, request_id=wrong))
