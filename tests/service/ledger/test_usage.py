@@ -136,7 +136,7 @@ async def _agree(books: Books, rows: list[dict[str, Any]], asked: UsageQuery) ->
         assert sum(one["cost"] for one in log.rows) == sum(sums[5] for sums in want.values())
 
 
-@pytest.mark.rule("USE-033", "USE-030")
+@pytest.mark.rule("USE-033")
 async def test_the_dearest_come_first_and_ties_have_an_order(books: Books, account: str) -> None:
     spent = {"z": (5, 5), "y": (9, 9), "x": (5, 7), "w": (5, 5)}
     await write(books.admin, [row(account, NOON, model=m, cost=c, catalog=v) for m, (c, v) in spent.items()])
@@ -215,6 +215,7 @@ async def test_one_row_by_its_id_and_only_its_owners(books: Books, account: str)
 
     found = await books.reads.usage.row(account, "", mine["request_id"])
 
+    assert found is not None
     assert (found["request_id"].hex, found["cost"]) == (mine["request_id"], 600_000)
     assert await books.reads.usage.row(account, "key_1", mine["request_id"]) is not None
     assert await books.reads.usage.row(account, "key_2", mine["request_id"]) is None

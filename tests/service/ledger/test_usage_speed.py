@@ -50,7 +50,8 @@ async def prepare(books: Books, account: str, rows: int, days: int) -> None:
         await books.admin.execute(
             "insert into usage_sum select account_id, key_id, span, start - $1 * interval '30 days', model,"
             " billing_kind, requests, prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, cost,"
-            " catalog from usage_sum where start >= to_timestamp($2) and start - $1 * interval '30 days' >= to_timestamp($3)"
+            " catalog from usage_sum where start >= to_timestamp($2)"
+            " and start - $1 * interval '30 days' >= to_timestamp($3)"
             " on conflict do nothing",
             number,
             float(END - MONTH_S),
