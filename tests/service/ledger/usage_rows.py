@@ -11,18 +11,18 @@ from libs.core.ids import uuid7_hex
 
 COUNTERS = ("requests", "prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cost", "catalog")
 
-_ROW = """
+_WRITE = """
+with written as (
 insert into usage_row
 select (to_timestamp(r.ms / 1000.0) at time zone 'UTC')::date, r.request_id, 0, r.account, r.key, r.model, 'Maker',
        'chat', r.kind, 'completed', false, r.prompt, r.completion, r.cached, r.written, r.cost, r.catalog,
        gen_random_uuid(), to_timestamp(r.ms / 1000.0)
 from json_to_recordset($1) as r(ms bigint, request_id uuid, account text, key text, model text, kind text,
     prompt integer, completion integer, cached integer, written integer, cost bigint, catalog bigint)
-"""
-_EVENTS = """
+)
 insert into outbox (topic, key, body)
 select 'ledger.entries.v1', e.account, convert_to(e.body::text, 'UTF8')
-from json_to_recordset($1) as e(account text, body json)
+from json_to_recordset($2) as e(account text, body json)
 """
 _MANY = """
 insert into usage_row
@@ -57,7 +57,7 @@ def row(account: str, at_s: float, **more: Any) -> dict[str, Any]:
 
 
 async def write(admin: Any, rows: Sequence[dict[str, Any]]) -> None:
-    """Write rows with their events in one transaction; the days' partitions must be there."""
+    """Write rows with their events in one statement; the days' partitions must be there."""
     events = [
         {
             "account": one["account"],
@@ -68,9 +68,7 @@ async def write(admin: Any, rows: Sequence[dict[str, Any]]) -> None:
         }
         for one in rows
     ]
-    async with admin.transaction():
-        await admin.execute(_ROW, json.dumps(list(rows)))
-        await admin.execute(_EVENTS, json.dumps(events))
+    await admin.execute(_WRITE, json.dumps(list(rows)), json.dumps(events))
 
 
 async def write_many(admin: Any, account: str, rows: int, start_s: int, end_s: int) -> None:
