@@ -4,6 +4,7 @@ Called by action.py with what the commands return; they make their rows with the
 """
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -54,11 +55,10 @@ def account(message: accounts_pb2.Account) -> dict[str, Any]:
 
 def key(message: accounts_pb2.Key) -> dict[str, Any]:
     """A key as a row; what is not restricted is None."""
-    revoked = message.status == accounts_pb2.KEY_STATUS_REVOKED
     return {
         "key_id": message.key_id,
         "kind": _name(accounts_pb2.KeyKind, message.kind, "KEY_KIND_"),
-        "status": "revoked" if revoked else "disabled" if message.disabled else "active",
+        "status": _key_status(message),
         "prefix": message.prefix or None,
         "label": message.label or None,
         "created": moment(message.created_at_ms),
@@ -95,6 +95,14 @@ def member(message: accounts_pb2.Member) -> dict[str, Any]:
 def moment(ms: int) -> str | None:
     """Milliseconds since 1970 as UTC text to the second; None for 0."""
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if ms else None
+
+
+def _key_status(message: accounts_pb2.Key) -> str:
+    if message.status == accounts_pb2.KEY_STATUS_REVOKED:
+        return "revoked"
+    if message.expires_at_ms and message.expires_at_ms <= time.time_ns() // 1_000_000:
+        return "expired"
+    return "disabled" if message.disabled else "active"
 
 
 def _name(enum: Any, number: int, prefix: str) -> str:

@@ -130,7 +130,7 @@ def test_requests_of_a_per_tool_key_are_the_accounts_and_name_it(system: System)
     assert rows[0]["cost_micro_idr"] > 0
 
 
-@pytest.mark.rule("KEY-002", "KEY-004", "KEY-005", "KEY-006", "KEY-007", "KEY-008", "ACC-005")
+@pytest.mark.rule("KEY-002", "KEY-004", "KEY-005", "KEY-006", "KEY-007", "KEY-008")
 def test_only_an_unrestricted_login_key_manages_keys(system: System, login: Person) -> None:
     child = tool(system, login)
     wrong = "cli_login_key_required"
@@ -161,6 +161,18 @@ def test_only_an_unrestricted_login_key_manages_keys(system: System, login: Pers
     assert [key["id"] for key in listed(system, login)] == [child.key_id]
 
 
+@pytest.mark.rule("ACC-005", "AUTH-071")
+def test_a_shared_key_reads_no_account_data_and_uses_only_its_models(system: System, login: Person) -> None:
+    shared = key_of(system, login, kind=SHARED, models=["sim-1:free", "sim-1"], expires_in_days=90, token_cap=100)
+    assert chat(system, shared)[0] == 200
+    with system.http(shared) as client:
+        refused = client.post(CHAT, json={"model": "fx-oai", "messages": [{"role": "user", "content": "x"}]})
+        reads = [client.get("/v1/account/balance"), client.get("/v1/usage/log")]
+    assert refusal(refused) == (400, "bad_request", "bad_request")
+    assert "sim-1, sim-1:free" in refused.json()["error"]["message"]
+    assert [refusal(read) for read in reads] == [(403, "shared_key_not_allowed", "permission_error")] * 2
+
+
 @pytest.mark.rule("ACC-002", "ACC-006", "ACC-020")
 def test_caps_and_scope_restrict_a_key_and_expiry_and_label_do_not(system: System, login: Person) -> None:
     scoped = {"models": ["sim-1"]}
@@ -173,6 +185,7 @@ def test_caps_and_scope_restrict_a_key_and_expiry_and_label_do_not(system: Syste
     for person in (plain, login, tool(system, login)):
         with system.http(person) as client:
             assert client.get("/v1/account/balance").status_code == 200
+            assert client.get("/v1/usage/log").status_code == 200
 
 
 @pytest.mark.rule("KEY-010", "KEY-011", "KEY-012")

@@ -26,7 +26,7 @@ async def test_restrictions_are_stored_and_told(bench: Bench) -> None:
         assert not said.disabled and not said.shared
 
 
-@pytest.mark.rule("AUTH-066", "AUTH-068")
+@pytest.mark.rule("AUTH-066")
 async def test_a_shared_key_is_told_as_one_and_ends_after_its_days(bench: Bench) -> None:
     account = await bench.account()
     key = await bench.key(account, kind=KeyKind.SHARED, models=("m",), expires_in_days=90, token_cap=1)

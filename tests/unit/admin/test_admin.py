@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 import pytest
+from kenari.accounts.v1 import accounts_pb2
 
 from services.admin import show
 from services.admin.action import Rupiah
@@ -47,6 +48,19 @@ def test_a_table_has_columns_for_what_any_row_holds() -> None:
 )
 def test_amounts_are_shown_exactly(micros: int, shown: str) -> None:
     assert show.text({"balance_micro_idr": micros}, as_json=False).split(maxsplit=1) == ["balance", shown]
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({}, "active"),
+        ({"disabled": True}, "disabled"),
+        ({"expires_at_ms": 1, "disabled": True}, "expired"),
+        ({"expires_at_ms": 1, "status": accounts_pb2.KEY_STATUS_REVOKED}, "revoked"),
+    ],
+)
+def test_a_key_has_one_status_the_one_that_nothing_undoes_first(fields: dict[str, Any], status: str) -> None:
+    assert show.key(accounts_pb2.Key(key_id="key_a", **fields))["status"] == status
 
 
 def test_one_thing_is_shown_line_by_line() -> None:

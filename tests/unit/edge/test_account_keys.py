@@ -1,6 +1,7 @@
 """Per-tool keys when their owner does not answer: a clear 500, and no key is left behind that nobody knows."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from libs.core.errors import KenariError, Permanent, Transient
 from libs.core.settings import TelemetrySettings
 from libs.ops.telemetry import Telemetry
 from services.edge.body import BodyReader
+from services.edge.clients import ToolKey
 from services.edge.endpoints import account_keys, reading
 from services.edge.exchange import Exchange
 from services.edge.http import PublicApp
@@ -31,10 +33,11 @@ class Keys:
 
 
 class Owner:
-    """Answers everything with one error and notes what it was asked."""
+    """Answers everything with one error, or a list with keys, and notes what it was asked."""
 
-    def __init__(self, error: KenariError) -> None:
+    def __init__(self, error: KenariError, *keys: ToolKey) -> None:
         self._error = error
+        self._keys = keys
         self.made: list[str] = []
         self.revoked: list[str] = []
 
@@ -47,6 +50,8 @@ class Owner:
         raise self._error
 
     async def tool_keys(self, login_key_id: str) -> Any:
+        if self._keys:
+            return self._keys
         raise self._error
 
 
@@ -108,3 +113,31 @@ async def test_a_login_key_that_has_just_ended_is_no_longer_a_key() -> None:
 async def test_a_refusal_nobody_described_says_nothing_of_its_cause() -> None:
     status, body = await ask(Owner(Permanent("secret detail", reason="odd")), "POST", "/v1/account/keys")
     assert status == 500 and b"secret" not in body
+
+
+@pytest.mark.rule("KEY-032", "KEY-034", "KEY-035")
+@pytest.mark.parametrize(
+    ("reason", "status", "code"),
+    [
+        ("child_key_cap", 409, "child_key_cap"),
+        ("key_limit", 400, "bad_request"),
+        ("key_creation_rate", 429, "rate_limit_exceeded"),
+    ],
+)
+async def test_what_the_owner_refuses_is_told_in_the_contracts_codes(reason: str, status: int, code: str) -> None:
+    owner = Owner(Permanent("why", reason=reason))
+    told, body = await ask(owner, "POST", "/v1/account/keys")
+    error = json.loads(body)["error"]
+    assert (told, error["code"], error["type"], error["message"]) == (status, code, code, "why")
+    assert owner.revoked == []
+
+
+@pytest.mark.rule("KEY-023", "KEY-024")
+async def test_a_use_of_more_than_90_days_ago_is_none() -> None:
+    now_ms = int(time.time() * 1000)
+    moments = [0, now_ms - 91 * 86_400_000, now_ms - 89 * 86_400_000]
+    keys = [ToolKey(f"key_{moment}", "kn-aaaaaaaa", "label", 1_999, moment) for moment in moments]
+    _, body = await ask(Owner(Transient("away"), *keys), "GET", "/v1/account/keys")
+    data = json.loads(body)["data"]
+    assert [key["last_used_at"] for key in data] == [None, None, moments[2] // 1000]
+    assert [key["created_at"] for key in data] == [1, 1, 1]
