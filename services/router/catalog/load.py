@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from services.router.catalog import document as doc
+from services.router.catalog import fields
 from services.router.catalog.marks import CatalogError, Marked, Mistake, Path, read_marked
 
 _SECTIONS = ("providers", "models", "discovered")
@@ -182,11 +183,11 @@ class _Check:
         if entry.base_url is not None:
             line = self._marked.line((*path, "base_url"))
             try:
-                base_url = doc.expand(entry.base_url, self._environment).rstrip("/")
+                base_url = fields.expand(entry.base_url, self._environment).rstrip("/")
             except KeyError as error:
                 self._marked.wrong(line, f"{error.args[0]} is not set and has no default")
                 return None
-            if problem := doc.url_problem(base_url):
+            if problem := fields.url_problem(base_url):
                 self._marked.wrong(line, problem)
         return Provider(
             entry.id,
