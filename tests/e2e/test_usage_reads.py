@@ -168,6 +168,35 @@ def test_a_wrong_parameter_of_a_sum_is_named(system: System, path: str, query: s
     )
 
 
+@pytest.mark.rule("USE-011", "USE-012", "USE-013", "USE-050", "USE-051")
+def test_the_log_clamps_limits_and_bounds_depth(system: System, reader: Person) -> None:
+    with system.http(reader) as client:
+
+        def log(query: str) -> httpx.Response:
+            return client.get(f"/v1/usage/log?{query}")
+
+        shown = {"": 50, "limit=0": 1, "limit=-5": 1, "limit=1": 1, "limit=200": 200, "limit=201": 200}
+        for query, limit in shown.items():
+            body = log(query).json()
+            assert (body["limit"], body["page"]) == (limit, 0)
+        for served in ("page=200&limit=50", "page=50&limit=100000", "page=10000&limit=0"):
+            body = log(served).json()
+            assert (body["data"], body["has_more"]) == ([], False)
+        wrong = {
+            "page=201&limit=50": "page",
+            "page=51&limit=100000": "page",
+            "page=10001&limit=0": "page",
+            "page=-1": "page",
+            "billing_kind=": "billing_kind",
+            "billing_kind=PAYG": "billing_kind",
+        }
+        for query, param in wrong.items():
+            answer = log(query)
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+        for kind in ("payg", "plan", "coupon", "token_alloc", "free", "byok"):
+            assert log(f"billing_kind={kind}").status_code == 200
+
+
 @pytest.mark.rule("USE-020", "USE-021")
 def test_a_sum_may_touch_366_days_and_the_log_any_number(system: System) -> None:
     person = system.person()

@@ -223,6 +223,23 @@ async def test_one_row_by_its_id_and_only_its_owners(books: Books, account: str)
     assert await books.reads.usage.row(account, "", uuid7_hex()) is None
 
 
+@pytest.mark.rule("USE-054", "USE-035")
+async def test_a_request_without_output_is_a_row_that_cost_nothing(books: Books, account: str) -> None:
+    await books.credit(account, 10_000_000)
+    call = reserve(account)
+    granted = await books.granted(call)
+    await books.settle(settle(call, granted.descriptor, completion=0))
+    released = reserve(account)
+    await books.granted(released)
+    await books.release(released)
+    at = int(call.request_id[:12], 16) // 1000
+
+    for _ in range(2):
+        (summed,) = await books.reads.usage.summary(query(account, at - 60, at + 60))
+        assert (summed["requests"], summed["prompt_tokens"], summed["cost"], summed["catalog"]) == (1, 100, 0, 0)
+        await books.rollup.run()
+
+
 async def test_a_settlement_counts_at_once_and_after_the_job(books: Books, account: str) -> None:
     await books.credit(account, 10_000_000)
     call = reserve(account, request_id=f"{(NOON - 7_200) * 1000:012x}{uuid7_hex()[12:]}")
