@@ -32,7 +32,7 @@ _FIELDS = sorted(
     }
 )
 
-E = TypeVar("E", bound=doc.Entry)
+E = TypeVar("E", bound=fields.Entry)
 
 
 @dataclass(frozen=True)
