@@ -21,8 +21,8 @@ from libs.ops.telemetry import Telemetry
 from services.ledger.telemetry import ROLLUP_AGE, ROLLUP_ENTRIES
 
 _DSN = "LEDGER_DATABASE__DSN"
-# Outbox entries per transaction: some tens of milliseconds, while nobody else waits.
-_ENTRIES = 2_000
+# Outbox entries per transaction: far below the time a statement may take, also on a machine that is slow or busy.
+_ENTRIES = 1_000
 # How long the transactions that are open when the end of the outbox is looked for mostly last.
 _SOON_S = 0.005
 _DAY = timedelta(days=1)
