@@ -53,8 +53,11 @@ async def test_rotation_is_one_step_and_carries_every_setting_over(bench: Bench)
     was, now = await bench.resolve(old_secret), await bench.resolve(secret)
     assert was is not None and was.status is KeyStatus.REVOKED
     assert now == new and new.status is KeyStatus.ACTIVE
-    heard = {key.key_id: key.status for key in await told(watch, account, 2)}
-    assert heard == {old.key_id: KeyStatus.REVOKED, new.key_id: KeyStatus.ACTIVE}
+    heard: dict[str, KeyStatus] = {}
+    # A watcher may hear of an earlier change twice.
+    while heard != {old.key_id: KeyStatus.REVOKED, new.key_id: KeyStatus.ACTIVE}:
+        (key,) = await told(watch, account, 1)
+        heard[key.key_id] = key.status
     with pytest.raises(NotActiveError):
         await bench.accounts.rotate_key(old.key_id)
     with pytest.raises(NotFoundError):
