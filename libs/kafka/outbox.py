@@ -63,7 +63,11 @@ insert into outbox_cursor default values;
 LARGEST = 900_000
 
 _PUT = f"""
-with put as (insert into outbox (topic, key, body, traceparent) values ($1, $2, $3, $4))
+with put as (
+    insert into outbox (topic, key, body, traceparent)
+    -- The transaction's number comes before the row's id: the relay's fence knows running transactions by theirs.
+    select $1, $2, $3, $4 where pg_current_xact_id() is not null
+)
 select pg_notify('{CHANNEL}', '')
 """
 
@@ -125,7 +129,8 @@ class _Watermark:
 
     A cursor over ids alone skips rows that commit late. A cursor over (transaction, id) skips none, but gives two
     rows of one key in the order in which their transactions began, which need not be that of their locks. Ids are
-    taken under the key's lock, so their order is right.
+    taken under the key's lock, so their order is right; and a transaction that holds a lock on a row, or wrote one,
+    has its number before it takes an id, which the fence relies on.
     """
 
     oldest = """
@@ -133,19 +138,21 @@ class _Watermark:
     """
 
     def __init__(self) -> None:
-        # The last id given out, and the first transaction that began after that.
+        # The last id given out, and a transaction that began after that.
         self._fence: tuple[int, int] | None = None
 
     async def next(self, conn: Any) -> list[asyncpg.Record] | None:
         if self._fence is None:
-            # In this order and in two statements: a snapshot is older than what its own statement reads.
+            # In this order and in two statements: whoever takes an id later has begun later or is still running. The
+            # end of a snapshot would not do for the second: it lies behind the last that ended, not the last begun.
             last = await conn.fetchval(
                 "select coalesce(pg_sequence_last_value(pg_get_serial_sequence('outbox', 'id')::regclass), 0)",
                 timeout=_QUERY_S,
             )
-            self._fence = last, await self._snapshot(conn, "pg_snapshot_xmax")
+            self._fence = last, int(await conn.fetchval("select pg_current_xact_id()::text", timeout=_QUERY_S))
         last, began_after = self._fence
-        if await self._snapshot(conn, "pg_snapshot_xmin") < began_after:
+        oldest_running = "select pg_snapshot_xmin(pg_current_snapshot())::text"
+        if int(await conn.fetchval(oldest_running, timeout=_QUERY_S)) < began_after:
             return None
         rows: list[asyncpg.Record] = await conn.fetch(
             "select o.id, o.topic, o.key, o.body, o.traceparent from outbox o, outbox_cursor c "
@@ -158,9 +165,6 @@ class _Watermark:
 
     async def note(self, conn: Any, rows: list[asyncpg.Record]) -> None:
         await conn.execute("update outbox_cursor set id = $1", rows[-1]["id"], timeout=_QUERY_S)
-
-    async def _snapshot(self, conn: Any, bound: str) -> int:
-        return int(await conn.fetchval(f"select {bound}(pg_current_snapshot())::text", timeout=_QUERY_S))
 
 
 class OutboxRelay:

@@ -109,6 +109,23 @@ async def test_a_transaction_that_commits_late_is_not_skipped(corner: Corner, st
     assert {number_of(r) for r in await corner.records(corner.topic.name, partitions=3)} == {1, 2}
 
 
+async def test_a_younger_transaction_with_an_older_id_is_not_skipped(corner: Corner, store: Store, relays: Any) -> None:
+    await relays()
+    async with store.pool.acquire() as first, store.pool.acquire() as second:
+        older, younger = first.transaction(), second.transaction()
+        for conn, begun in ((first, older), (second, younger)):
+            await begun.start()
+            await conn.execute("select pg_current_xact_id()")
+        # The younger takes its id first and ends last: all that has ended when the other commits is older than it.
+        await put(second, corner.topic, "younger", event(1))
+        await put(first, corner.topic, "older", event(2))
+        await older.commit()
+        await asyncio.sleep(0.3)
+        await younger.commit()
+    await until(lambda: published(corner) == 2)
+    assert {number_of(r) for r in await corner.records(corner.topic.name, partitions=3)} == {1, 2}
+
+
 async def test_many_writers_lose_nothing_and_each_key_keeps_its_order(
     corner: Corner, store: Store, relays: Any
 ) -> None:
