@@ -1,14 +1,18 @@
-"""One HTTP/1.1 connection that a client cannot fill with headers or hold open with half a request.
+"""One HTTP/1.1 connection that a client cannot fill with headers or hold open with half a request, and that stays one.
 
 Made by uvicorn for every connection of ``HttpServer``.
 """
 
+import re
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_HEAD_BYTES = 64 * 1024
 MOST_HEADERS = 256
+
+_REQUEST_LINE = re.compile(rb"[A-Z]{3,8} [^\r\n ]+ HTTP/1\.1\r\n")
+_UPGRADE = re.compile(rb"\r\nupgrade(?=[ \t]*:)", re.IGNORECASE)
 
 # Called by name on the hot path: ``super()`` costs more than all that is added here.
 _data_received = HttpToolsProtocol.data_received
@@ -36,6 +40,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._waiting_after = -1
 
     def data_received(self, data: bytes) -> None:
+        if b"pgrade" in data[:MOST_HEAD_BYTES] and _REQUEST_LINE.match(data):
+            data = _without_upgrade(data)
         self._pending += len(data)
         _data_received(self, data)
         if self._got_on:
@@ -74,3 +80,13 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             return now - self._waiting_since
         return 0.0
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """A request whose offer to go on in another protocol is not seen: some clients make it with every request.
+
+    The parser would stop at such a head and the body would be lost; to leave the offer unanswered is to decline it.
+    """
+    end = data.find(b"\r\n\r\n")
+    head = data if end < 0 else data[: end + 2]
+    return _UPGRADE.sub(b"\r\nx-grade", head) + data[len(head) :]

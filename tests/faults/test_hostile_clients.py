@@ -123,9 +123,14 @@ def test_a_dead_provider_is_left_and_a_healed_one_used_again(
     second.answers(completion("from the second"))
     for _ in range(10):
         assert ask(system, person).status_code == 200
-    first.requests.clear()
-    assert [ask(system, person).status_code for _ in range(5)] == [200] * 5
-    assert len(first.requests) <= 1
+
+    def left() -> bool:
+        first.requests.clear()
+        assert [ask(system, person).status_code for _ in range(5)] == [200] * 5
+        return len(first.requests) <= 1
+
+    # The router hears of attempts within half a second or so, which a busy machine stretches.
+    eventually(left)
     first.answers(completion("from the first"))
 
     def healed() -> bool:

@@ -22,7 +22,7 @@ from services.edge.telemetry import (
     TOKENS,
 )
 
-USES = Uses(tables=True, spool=True)
+USES = Uses(tables=True, spool=True, jobs=True)
 
 _OWN = of("edge")
 

@@ -36,6 +36,30 @@ def app_saying(text: bytes) -> Any:
     return app
 
 
+async def echo(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    body = b""
+    more = True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.mark.parametrize("offer", ["h2c", "websocket", "TLS/1.0"])
+async def test_an_offer_to_go_on_in_another_protocol_is_declined_and_the_request_answered(offer: str) -> None:
+    server = HttpServer(echo, "127.0.0.1", 0)
+    await server.start()
+    headers = {"connection": "Upgrade, HTTP2-Settings", "upgrade": offer, "http2-settings": "AAMAAABkAAQAAP__"}
+    body = b"upgrade: me\r\nupgrade: not"
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}") as client:
+        for _ in range(2):
+            answer = await client.post("/", headers=headers, content=body)
+            assert (answer.status_code, answer.content) == (200, body)
+    await server.stop()
+
+
 async def test_the_ops_port_tells_how_the_service_is(log: list[str]) -> None:
     service = plain_service()
     part = service.add(DocumentedPart("a", log))

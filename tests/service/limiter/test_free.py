@@ -102,7 +102,7 @@ async def test_quota_is_never_overrun_by_failures_crashes_and_duplicates(bench: 
     await asyncio.gather(*(worker() for _ in range(16)))
     assert told <= 50
     assert told == await successes(bench)
-    assert told > 40, "the quota is usable"
+    assert told > 35, "the quota is usable"
 
 
 async def test_end_counts_once_and_only_for_who_was_admitted(bench: Bench) -> None:
