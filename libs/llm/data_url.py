@@ -1,4 +1,4 @@
-"""Reads the ``data:`` addresses in which OpenAI-format clients send pictures and files.
+"""Reads the addresses clients give for pictures and files: ``data:`` ones, and which others may go to a provider.
 
 Called by client formats while they read a request.
 """
@@ -10,6 +10,12 @@ _FORM = re.compile(
 )
 # Names in use for types that have another; providers check.
 _ALIASES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
+_WEB = ("https://", "http://")
+
+
+def is_web_address(url: str) -> bool:
+    """Whether it is one a provider may be asked to fetch; nothing but the web is."""
+    return url[:8].lower().startswith(_WEB)
 
 
 def read_data_url(url: str) -> tuple[str, str] | None:

@@ -22,6 +22,11 @@ _BUDGETS = {
     Effort.XHIGH: 32_768,
     Effort.MAX: 65_536,
 }
+# Most of the output limit that thinking may take, in percent: the rest is for the answer.
+_SHARES = {Effort.LOW: 20, Effort.MEDIUM: 40, Effort.HIGH: 60, Effort.XHIGH: 75, Effort.MAX: 85}
+FREE_SUFFIX = ":free"
+
+_LEVELS = {effort.value: effort for effort in Effort}
 
 
 class ReasoningControl(Struct, frozen=True, gc=False, kw_only=True):
@@ -73,8 +78,12 @@ def effort_of(budget: int) -> Effort:
 
 
 def budget_of(effort: Effort, max_tokens: int) -> int | None:
-    """The thinking budget of a level within an output limit; None when the limit leaves no room for any."""
-    return fitting_budget(_BUDGETS.get(effort, _BUDGETS[Effort.LOW]), max_tokens)
+    """The thinking budget of a level within an output limit; None when the limit leaves no room for any.
+
+    It leaves a share of the limit to the answer, a smaller one at higher levels, but never falls below 1,024.
+    """
+    level = effort if effort in _BUDGETS else Effort.LOW
+    return fitting_budget(min(_BUDGETS[level], max_tokens * _SHARES[level] // 100), max_tokens)
 
 
 def fitting_budget(budget: int, max_tokens: int) -> int | None:
@@ -82,3 +91,12 @@ def fitting_budget(budget: int, max_tokens: int) -> int | None:
     if max_tokens <= SMALLEST_BUDGET:
         return None
     return max(SMALLEST_BUDGET, min(budget, max_tokens - 1))
+
+
+def split_level(model: str) -> tuple[str, Effort | None]:
+    """``x:high``, ``x:free:high`` and ``x:high:free``; a last part that names no level belongs to the id."""
+    free = FREE_SUFFIX if model.endswith(FREE_SUFFIX) else ""
+    plain, _, last = model.removesuffix(free).rpartition(":")
+    if not plain or last not in _LEVELS:
+        return model, None
+    return plain + free, _LEVELS[last]

@@ -16,7 +16,7 @@ from kenari.router.v1 import router_pb2
 from libs.core.retry import backoff
 from libs.llm.canonical import DEFAULT_MAX_TOKENS, ChatRequest, Effort
 from libs.llm.failures import ApiError
-from libs.llm.reasoning import ReasoningControl
+from libs.llm.reasoning import FREE_SUFFIX, ReasoningControl
 from libs.ops.telemetry import Telemetry
 from libs.rpc.checks import CheckClient, CheckFailedError
 from services.edge.absent_limiter import AbsentLimiter
@@ -24,7 +24,7 @@ from services.edge.catalog import Catalog
 from services.edge.errors import RefusedError, refuse, unavailable, with_retry_after
 from services.edge.exchange import Header
 from services.edge.keys import Caller
-from services.edge.levels import FREE_SUFFIX, control
+from services.edge.levels import control
 from services.edge.settings import EdgeSettings
 from services.edge.settlement import Settlement
 

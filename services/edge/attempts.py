@@ -31,6 +31,9 @@ _FORMATS = {
     router_pb2.PROVIDER_FORMAT_GEMINI: "gemini",
 }
 
+_OTHERS_MAY_SERVE = ("model_not_found", "upstream_error")
+"""Rejections that say more of the provider than of the request: it lacks the model, or something before it refused."""
+
 _CONTENT_TIMEOUT_MS = 600_000
 """Where the router names none."""
 
@@ -93,7 +96,7 @@ class Attempts:
                 except ProviderFailure as failure:
                     failures.append(failure)
                     self._reports.attempt(run, failure.kind.value, failure)
-                    if failure.kind is FailureKind.REJECTED:
+                    if failure.kind is FailureKind.REJECTED and failure.code not in _OTHERS_MAY_SERVE:
                         raise RefusedError(failure.api_error()) from failure
                     wait_s = _short_wait(failure, patience_s)
                     if wait_s is None:
@@ -130,8 +133,9 @@ def _short_wait(failure: ProviderFailure, patience_s: float) -> float | None:
 
 
 def _all_failed(failures: list[ProviderFailure], providers: int) -> ApiError:
-    limited = all(failure.kind is FailureKind.RATE_LIMITED for failure in failures)
-    if providers == 1 or limited:
+    kinds = {failure.kind for failure in failures}
+    # What they all say alike is the answer; where they differ, none is.
+    if providers == 1 or kinds in ({FailureKind.RATE_LIMITED}, {FailureKind.REJECTED}):
         return failures[-1].api_error()
     message = "every provider of this model failed; retry with backoff or use another model"
     return ApiError(status=503, code="all_providers_failed", message=message)

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from libs.ops.tracing import Tracing
-from services.edge.exchange import CORS, TEXT, Exchange, Receive, Scope, Send
+from services.edge.exchange import CORS, TEXT, Exchange, Header, Receive, Scope, Send
 
 # Of a path nobody described: it is told 404 when it is read and 405 otherwise.
 _READING = {"GET", "HEAD"}
@@ -52,7 +52,9 @@ class PublicApp:
             await self._preflight(Exchange(scope, receive, send))
         elif endpoint is not None or method not in self._methods(path):
             # A POST to an unknown path is told 405 too: the usual cause is a doubled or missing /v1.
-            await Exchange(scope, receive, send).respond(405, b"method not allowed", TEXT)
+            known = {"POST"} if endpoint is not None else self._methods(path)
+            allow = () if known is _READING else _allow(known)
+            await Exchange(scope, receive, send).respond(405, b"method not allowed", TEXT, allow)
         else:
             await self._read(Exchange(scope, receive, send), send)
 
@@ -84,6 +86,11 @@ class PublicApp:
         if asked is not None:
             extra.append((b"access-control-allow-headers", asked.encode("latin-1")))
         await exchange.respond(204, b"", TEXT, tuple(extra))
+
+
+def _allow(methods: Collection[str]) -> tuple[Header, ...]:
+    """The header that goes with 405 where something is there at all."""
+    return ((b"allow", ", ".join(sorted({*methods, "OPTIONS"})).encode()),)
 
 
 def _host(scope: Scope) -> str:

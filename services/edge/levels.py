@@ -7,13 +7,9 @@ from kenari.router.v1 import router_pb2
 from msgspec.structs import replace
 
 from libs.llm.canonical import ChatRequest, Effort, ReasoningWish
-from libs.llm.reasoning import ReasoningControl, gate
+from libs.llm.reasoning import ReasoningControl, gate, split_level
 from services.edge.catalog import Catalog
 from services.edge.errors import refuse
-
-FREE_SUFFIX = ":free"
-
-_LEVELS = {effort.value: effort for effort in Effort}
 
 
 def named(request: ChatRequest, catalog: Catalog) -> tuple[ChatRequest, Effort | None]:
@@ -23,21 +19,12 @@ def named(request: ChatRequest, catalog: Catalog) -> tuple[ChatRequest, Effort |
     """
     if ":" not in request.model or catalog.get(request.model) is not None:
         return request, None
-    plain, level = _split(request.model)
+    plain, level = split_level(request.model)
     if level is None:
         return request, None
     return replace(
         request, model=plain, reasoning=ReasoningWish(effort=level, exclude=request.reasoning.exclude)
     ), level
-
-
-def _split(model: str) -> tuple[str, Effort | None]:
-    """``x:high``, ``x:free:high`` and ``x:high:free``; a last part that names no level belongs to the id."""
-    free = FREE_SUFFIX if model.endswith(FREE_SUFFIX) else ""
-    plain, _, last = model.removesuffix(free).rpartition(":")
-    if not plain or last not in _LEVELS:
-        return model, None
-    return plain + free, _LEVELS[last]
 
 
 def control(request: ChatRequest, level: Effort | None, model: router_pb2.Model) -> ReasoningControl:

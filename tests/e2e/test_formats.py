@@ -252,3 +252,39 @@ def test_reasoning_fields_of_every_kind_are_taken(system: System, person: Person
         assert (sent["reasoning_effort"], sent["max_tokens"]) == ("medium", 8_192)
     off = ask(system, person, CHAT, model="fx-think", reasoning={"enabled": False, "exclude": False})
     assert off.status_code == 200
+
+
+@pytest.mark.rule("VIS-009")
+@pytest.mark.parametrize("address", ["file:///etc/passwd", "javascript:1", "ftp://files.example/a.png", "a.png"])
+@pytest.mark.parametrize("path", BODIES)
+def test_only_web_addresses_go_to_a_provider(
+    system: System, person: Person, first: BackgroundProvider, path: str, address: str
+) -> None:
+    pictures: dict[str, dict[str, Any]] = {
+        CHAT: {"type": "image_url", "image_url": {"url": address}},
+        MESSAGES: {"type": "image", "source": {"type": "url", "url": address}},
+        RESPONSES: {"type": "input_image", "image_url": address},
+    }
+    turns = [{"role": "user", "content": [pictures[path]]}]
+    answer = ask(system, person, path, **{"input" if path == RESPONSES else "messages": turns})
+    assert answer.status_code == 400
+    assert not first.requests
+
+
+def test_a_provider_without_the_model_is_passed_over(
+    system: System, person: Person, first: BackgroundProvider, second: BackgroundProvider
+) -> None:
+    first.answers(error(404, "no such model", code="model_not_found"))
+    second.answers(completion("from the second"))
+    body = ask(system, person, CHAT, model="fx-two").json()
+    assert body["choices"][0]["message"]["content"] == "from the second"
+    second.answers(error(404, "no such model", code="model_not_found"))
+    refused = ask(system, person, CHAT, model="fx-two")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (404, "model_not_found")
+
+
+def test_what_is_not_allowed_says_what_is(system: System) -> None:
+    with system.http() as client:
+        assert client.get(CHAT).headers["allow"] == "OPTIONS, POST"
+        assert client.post("/v1/models").headers["allow"] == "GET, OPTIONS"
+        assert "allow" not in client.post("/v1/v1/messages").headers

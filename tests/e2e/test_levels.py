@@ -57,6 +57,14 @@ def test_a_model_that_does_not_reason_gets_no_reasoning_field(
     assert not {"reasoning_effort", "reasoning", "thinking", "output_config"} & set(first.requests[-1].json)
 
 
+@pytest.mark.rule("RSN-030", "RSN-031")
+def test_the_level_of_the_id_wins_over_a_budget_that_could_not_be(system: System, person: Person) -> None:
+    members = {**ASKS["/v1/messages"], "thinking": {"type": "enabled", "budget_tokens": 99_999}}
+    with system.http(person) as client:
+        assert client.post("/v1/messages", json={"model": "fx-think", **members}).status_code == 400
+        assert client.post("/v1/messages", json={"model": "fx-think:low", **members}).status_code == 200
+
+
 @pytest.mark.rule("RSN-037")
 @pytest.mark.parametrize("path", ASKS)
 def test_a_level_the_model_does_not_have_is_refused_and_costs_nothing(

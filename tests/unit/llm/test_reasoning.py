@@ -67,4 +67,8 @@ def test_a_budget_fits_between_its_least_and_the_output_limit() -> None:
     assert fitting_budget(9_000, 4_000) == 3_999
     assert fitting_budget(2_000, 1_024) is None
     assert budget_of(Effort.HIGH, 100_000) == 24_576
+    # The answer keeps a share of the limit, the smaller the higher the level.
+    shares = [budget_of(effort, 10_000) or 0 for effort in Effort if effort not in (Effort.NONE, Effort.MINIMAL)]
+    assert shares == [2_000, 4_000, 6_000, 7_500, 8_500]
+    assert budget_of(Effort.LOW, 2_000) == 1_024
     assert budget_of(Effort.MINIMAL, 100_000) == budget_of(Effort.LOW, 100_000)

@@ -18,6 +18,8 @@ from libs.llm.canonical import (
     ToolCall,
     ToolResultPart,
 )
+from libs.llm.data_url import is_web_address
+from libs.llm.failures import BadRequest
 from libs.llm.formats.anthropic_messages.wire import Block, Source, decode_content, decode_source, is_object
 from libs.llm.formats.body import NULL
 
@@ -89,12 +91,19 @@ def _image(block: Block, tally: Tally) -> ImagePart | None:
         case "base64":
             part = ImagePart(media_type=_filled(source.media_type, "source.media_type"), data=_data(source))
         case "url":
-            part = ImagePart(url=_filled(source.url, "source.url"))
+            part = ImagePart(url=_web_address(source.url))
             tally.remote_images += 1
         case _:
             return None
     tally.images += 1
     return part
+
+
+def _web_address(url: object) -> str:
+    address = _filled(url, "source.url")
+    if not is_web_address(address):
+        raise BadRequest("`source.url` must be a web address", "source.url")
+    return address
 
 
 def _document(block: Block, tally: Tally) -> DocumentPart | TextPart | None:
@@ -109,7 +118,7 @@ def _document(block: Block, tally: Tally) -> DocumentPart | TextPart | None:
             media_type = _filled(source.media_type, "source.media_type")
             part = DocumentPart(media_type=media_type, data=_data(source), name=title)
         case "url":
-            part = DocumentPart(url=_filled(source.url, "source.url"), name=title)
+            part = DocumentPart(url=_web_address(source.url), name=title)
         case _:
             return None
     tally.documents += 1

@@ -21,6 +21,7 @@ from libs.llm.formats.anthropic_messages.tools import read_choice, read_tools
 from libs.llm.formats.anthropic_messages.wire import Body
 from libs.llm.formats.base import Header
 from libs.llm.formats.body import LARGEST_LIMIT, MOST_MESSAGES, BodyDecoder
+from libs.llm.reasoning import split_level
 from libs.llm.system_prompt import json_instruction
 from libs.llm.tokens import input_tokens
 
@@ -52,7 +53,9 @@ def parse(body: bytes, header: Header) -> ChatRequest:
         raise BadRequest("the body is nested too deeply") from None
     wire, tally = read.wire, read.talk.tally
     reasoning = read_reasoning(wire.thinking, wire.output_config)
-    check_budget(reasoning.budget, wire.max_tokens)
+    if split_level(read.model)[1] is None:
+        # A level in the model's id stands for all that is said about thinking.
+        check_budget(reasoning.budget, wire.max_tokens)
     return ChatRequest(
         dialect="anthropic_messages",
         model=read.model,

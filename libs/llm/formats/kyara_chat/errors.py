@@ -43,8 +43,11 @@ def _status_and_code(error: ApiError) -> tuple[int, str | None]:
             return 401, "invalid_api_key"
         case 402:
             return 403, "insufficient_balance"
+        case 413 if code == "request_too_large":
+            return 413, code
         case 413:
-            return 413, "request_too_large"
+            # A provider's word about the prompt: here the status means the body alone.
+            return 400, None
         case 429:
             return 429, "rate_limit_exceeded"
         case 500:

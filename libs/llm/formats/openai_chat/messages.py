@@ -19,7 +19,7 @@ from libs.llm.canonical import (
     ToolCall,
     ToolResultPart,
 )
-from libs.llm.data_url import read_data_url
+from libs.llm.data_url import is_web_address, read_data_url
 from libs.llm.failures import BadRequest
 from libs.llm.formats.body import NULL
 from libs.llm.formats.openai_chat import wire
@@ -32,7 +32,6 @@ _ROLES = {
     "assistant": Role.ASSISTANT,
     "tool": Role.TOOL,
 }
-_WEB = ("https://", "http://")
 
 
 class _Function(Struct, gc=False):
@@ -133,7 +132,7 @@ class Conversation:
         detail = image.get("detail")
         detail = detail if isinstance(detail, str) else None
         self.images += 1
-        if url[:8].lower().startswith(_WEB):
+        if is_web_address(url):
             self.remote_images += 1
             return ImagePart(url=url, detail=detail)
         inline = read_data_url(url)

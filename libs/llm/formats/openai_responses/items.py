@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from libs.llm.canonical import SEALED, ImagePart, Message, ReasoningPart, Role, TextPart, ToolCall, ToolResultPart
-from libs.llm.data_url import read_data_url
+from libs.llm.data_url import is_web_address, read_data_url
 from libs.llm.failures import BadRequest
 from libs.llm.formats.body import decode_at
 from libs.llm.formats.openai_responses.conversation import Conversation
@@ -166,6 +166,8 @@ def _picture(part: _Part, path: str, said: Conversation) -> ImagePart:
         return ImagePart(media_type=inline[0], data=inline[1], detail=detail)
     if url[:5].lower() == "data:":
         _refuse("is a data URL without base64 data", f"{path}.image_url")
+    if not is_web_address(url):
+        _refuse("must be a data URL or a web address", f"{path}.image_url")
     said.remote_images += 1
     return ImagePart(url=url, detail=detail)
 

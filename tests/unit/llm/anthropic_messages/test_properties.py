@@ -38,9 +38,10 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 FILLED = TEXT.filter(bool)
 ARGUMENTS = st.dictionaries(TEXT, st.none() | st.booleans() | st.integers(-99, 99) | TEXT, max_size=3).map(json.dumps)
 SAID = st.builds(TextPart, TEXT)
-SHOWN = st.builds(ImagePart, media_type=FILLED, data=FILLED) | st.builds(ImagePart, url=FILLED)
+ADDRESS = FILLED.map("https://{}".format)
+SHOWN = st.builds(ImagePart, media_type=FILLED, data=FILLED) | st.builds(ImagePart, url=ADDRESS)
 ATTACHED = st.builds(DocumentPart, media_type=FILLED, data=FILLED, name=st.none() | TEXT) | st.builds(
-    DocumentPart, url=FILLED, name=st.none() | TEXT
+    DocumentPart, url=ADDRESS, name=st.none() | TEXT
 )
 THOUGHT = st.builds(ReasoningPart, TEXT, TEXT) | st.builds(ReasoningPart, st.just(""), FILLED, st.just(True))
 CALLED = st.builds(ToolCall, FILLED, FILLED, ARGUMENTS)

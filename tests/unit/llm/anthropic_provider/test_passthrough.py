@@ -212,7 +212,7 @@ def test_the_clients_words_about_reasoning_stay_unless_the_gate_or_the_limit_say
     assert sent(max_tokens, reasoning=control, **members) == plain | told
 
 
-LOW = {"type": "enabled", "budget_tokens": 4_096}
+LOW = {"type": "enabled", "budget_tokens": 1_600}
 
 
 @pytest.mark.rule("RSN-030", "RSN-031")

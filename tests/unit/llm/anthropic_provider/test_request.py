@@ -135,7 +135,7 @@ def thinks(budget: int) -> dict[str, Any]:
         (HIGH, 100_000, thinks(24_576)),
         (on(Effort.XHIGH), 100_000, thinks(32_768)),
         (on(Effort.MAX), 100_000, thinks(65_536)),
-        (HIGH, 8_000, thinks(7_999)),
+        (HIGH, 8_000, thinks(4_800)),
         (ReasoningControl(state="on", effort=Effort.LOW, budget=2_000), 8_000, thinks(2_000)),
         (ReasoningControl(state="on", effort=Effort.LOW, budget=9_000), 8_000, thinks(7_999)),
         (ReasoningControl(state="on", effort=Effort.LOW, budget=5), 8_000, thinks(1_024)),

@@ -23,7 +23,7 @@ PROVED = assistant(ReasoningPart("why", "sig"), ToolCall("c1", "look", "{}"))
         (AS_IS, 8_000, None),
         (OFF, 8_000, {"type": "disabled"}),
         (HIGH, 64_000, {"type": "enabled", "budget_tokens": 24_576}),
-        (HIGH, 8_000, {"type": "enabled", "budget_tokens": 7_999}),
+        (HIGH, 8_000, {"type": "enabled", "budget_tokens": 4_800}),
         (HIGH, 1_025, {"type": "enabled", "budget_tokens": 1_024}),
         (
             ReasoningControl(state="on", effort=Effort.LOW, budget=3_000),
@@ -132,12 +132,12 @@ def test_a_model_that_does_not_reason_is_told_nothing() -> None:
 @pytest.mark.parametrize(
     ("own", "thinking", "config"),
     [
-        ({"thinking": ENABLED}, ENABLED | {"budget_tokens": 7_999}, None),
+        ({"thinking": ENABLED}, ENABLED | {"budget_tokens": 4_800}, None),
         ({"thinking": ADAPTIVE, "output_config": {"effort": "low"}}, ADAPTIVE, {"effort": "high"}),
         ({"thinking": ADAPTIVE}, ADAPTIVE, {"effort": "high"}),
         ({"output_config": {"effort": "low"}}, None, {"effort": "high"}),
-        ({"thinking": {"type": "disabled"}}, {"type": "enabled", "budget_tokens": 7_999}, None),
-        ({}, {"type": "enabled", "budget_tokens": 7_999}, None),
+        ({"thinking": {"type": "disabled"}}, {"type": "enabled", "budget_tokens": 4_800}, None),
+        ({}, {"type": "enabled", "budget_tokens": 4_800}, None),
     ],
 )
 def test_another_level_is_written_where_the_client_wrote_its_own(own: Any, thinking: Any, config: Any) -> None:

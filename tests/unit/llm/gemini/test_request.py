@@ -208,7 +208,7 @@ OFF, SOFTLY_OFF = ReasoningControl(state="off"), ReasoningControl(state="off", o
         (NEW, OFF, 4_000, {"thinkingLevel": "minimal"}),
         (NEW_PRO, OFF, 4_000, {"thinkingLevel": "low"}),
         (FLASH, on(Effort.LOW), 65_536, {"includeThoughts": True, "thinkingBudget": 4_096}),
-        (FLASH, on(Effort.LOW), 4_000, {"includeThoughts": True, "thinkingBudget": 3_999}),
+        (FLASH, on(Effort.LOW), 4_000, {"includeThoughts": True, "thinkingBudget": 1_024}),
         (FLASH, on(Effort.MAX), 100_000, {"includeThoughts": True, "thinkingBudget": 24_576}),
         (PRO, on(Effort.MAX), 100_000, {"includeThoughts": True, "thinkingBudget": 32_768}),
         (FLASH, on(Effort.LOW, 2_000), 4_000, {"includeThoughts": True, "thinkingBudget": 2_000}),

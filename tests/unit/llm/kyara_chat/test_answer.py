@@ -181,7 +181,7 @@ def error(status: int, code: str, **members: Any) -> ApiError:
             marks=pytest.mark.rule("KYARA-080"),
         ),
         pytest.param(
-            error(413, "internal_error"), (413, "request_too_large", "invalid_request_error"), id="large",
+            error(413, "request_too_large"), (413, "request_too_large", "invalid_request_error"), id="large",
             marks=pytest.mark.rule("KYARA-004"),
         ),
         pytest.param(
