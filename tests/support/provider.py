@@ -8,7 +8,7 @@ Used by tests of the provider adapters and of the edge. In short::
         assert provider.requests[0].json["model"] == "m"
         await provider.wait_closed()          # the caller has hung up
 
-Answers are used in turn, the last one again and again; a function in place of one is called with the request.
+Each request takes the next answer, and the last one stays; a function in place of one is called with the request.
 The steps of a body are bytes (one write each) and ``Pause``, ``Endless``, ``HANG``, ``CUT``, ``RESET``.
 """
 

@@ -142,9 +142,9 @@ class CreateToolKey:
     def check(self) -> None:
         """Raise InvalidError for what cannot be a per-tool key."""
         if not _TOOL.fullmatch(self.tool):
-            raise InvalidError("`tool` has 1 to 40 characters of a-z, 0-9, . and -")
+            raise InvalidError("`tool` takes lower-case letters, digits, dots and hyphens, 40 at most")
         if not _HOST.fullmatch(self.host):
-            raise InvalidError("`host` has 1 to 64 characters of A-Z, a-z, 0-9, ., _ and -")
+            raise InvalidError("`host` takes letters, digits, dots, underscores and hyphens, 64 at most")
         if not _KEY_ID.fullmatch(self.key_id):
             raise InvalidError("a key id is key_ and up to 64 letters, digits, _ or -")
 

@@ -57,7 +57,7 @@ def _rebuilt(request: ChatRequest, target: Target, max_tokens: int, *, stream: b
 
 
 def _mark(body: dict[str, Any]) -> None:
-    """The two automatic cache marks: on the system prompt, and on the last message (rule CACHE-001)."""
+    """Mark the end of the system prompt and of the conversation for the cache (rule CACHE-001)."""
     if "system" in body:
         body["system"] = [text_block(body["system"]) | {"cache_control": _MARK}]
     blocks: list[Block] = body["messages"][-1]["content"]
