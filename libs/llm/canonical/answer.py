@@ -105,10 +105,11 @@ class ToolCallStart(Struct, frozen=True, gc=False):
     index: int
     id: str
     name: str
+    custom: bool = False
 
 
 class ToolCallDelta(Struct, frozen=True, gc=False):
-    """A piece of the arguments of the call with that index; never empty, and every call gets at least one."""
+    """A piece of the arguments of the call with that index; never empty, and every call but a custom one has some."""
 
     index: int
     arguments: str

@@ -58,11 +58,15 @@ class ReasoningPart(Struct, frozen=True, gc=False):
 
 
 class ToolCall(Struct, frozen=True, gc=False):
-    """A function the model called or wants called; ``arguments`` is a JSON text, as the model wrote it."""
+    """A function the model called or wants called; ``arguments`` is a JSON text, as the model wrote it.
+
+    A ``custom`` tool (of OpenAI's formats) takes any text in its place.
+    """
 
     id: str
     name: str
     arguments: str
+    custom: bool = False
 
 
 class ToolResultPart(Struct, frozen=True, gc=False):

@@ -75,7 +75,7 @@ def render_answer(answer: Answer, usage: Usage, identity: Identity, request: Cha
 class ChunkWriter:
     """Turns stream events into the bytes one client receives; see ``StreamWriter``."""
 
-    __slots__ = ("_begin", "_excludes", "_logprobs", "_started", "_wants_logprobs", "characters")
+    __slots__ = ("_begin", "_custom", "_excludes", "_logprobs", "_started", "_wants_logprobs", "characters")
 
     def __init__(self, identity: Identity, request: ChatRequest) -> None:
         self._begin = chunk_head(identity) + b'[{"index":0,"delta":{'
@@ -83,6 +83,7 @@ class ChunkWriter:
         self._wants_logprobs = wants_logprobs(request)
         self._logprobs = b""
         self._started = False
+        self._custom: set[int] = set()
         self.characters = 0
 
     def write(self, events: list[StreamEvent]) -> bytes:
@@ -111,12 +112,19 @@ class ChunkWriter:
                 self.characters += len(text)
                 if not self._excludes:
                     out += (self._begin, b'"reasoning":', json, b',"reasoning_content":', json, OPEN_END)
-            case ToolCallStart(index, id, name):
-                opening = {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
+            case ToolCallStart(index, id, name, custom):
+                opening = {"index": index, **_tool_call(ToolCall(id, name, "", custom))}
+                if custom:
+                    self._custom.add(index)
                 self.characters += len(name)
                 out += (self._begin, b'"tool_calls":[', encode(opening), b"]", OPEN_END)
             case ToolCallDelta(index, arguments):
-                piece = {"index": index, "function": {"arguments": arguments}}
+                said = (
+                    {"custom": {"input": arguments}}
+                    if index in self._custom
+                    else {"function": {"arguments": arguments}}
+                )
+                piece = {"index": index, **said}
                 self.characters += len(arguments)
                 out += (self._begin, b'"tool_calls":[', encode(piece), b"]", OPEN_END)
             case LogprobsDelta(json) if self._wants_logprobs:
@@ -136,6 +144,8 @@ def _reason(reason: FinishReason) -> str:
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
+    if call.custom:
+        return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 

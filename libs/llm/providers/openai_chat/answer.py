@@ -14,6 +14,7 @@ from libs.llm.providers.openai_chat.wire import (
     BROKEN_OFF,
     NULL,
     Call,
+    Function,
     arguments_text,
     finish_reason,
     logprobs_of,
@@ -31,6 +32,7 @@ class _Message(Struct):
     reasoning: Any = None
     reasoning_content: Any = None
     tool_calls: list[Call] | None = None
+    function_call: Function | None = None
 
 
 class _Choice(Struct):
@@ -65,7 +67,9 @@ def read_answer(body: bytes, max_tokens: int) -> Answer:
     if choice.finish_reason in BROKEN_OFF:
         raise ProviderFailure(FailureKind.INTERRUPTED, status=200, detail="finish reason error")
     message = choice.message
-    calls = [_tool_call(call) for call in message.tool_calls or []]
+    # The older way to call: one function, without an id.
+    called = message.tool_calls or ([Call(function=message.function_call)] if message.function_call else [])
+    calls = [found for call in called if (found := _tool_call(call)) is not None]
     reasoning, text = message.reasoning_content or message.reasoning, _text(message)
     parts: list[AnswerPart] = []
     if reasoning and isinstance(reasoning, str):
@@ -89,8 +93,13 @@ def _text(message: _Message) -> str | None:
     return content or message.refusal or content
 
 
-def _tool_call(call: Call) -> ToolCall:
-    function = call.function
+def _tool_call(call: Call) -> ToolCall | None:
+    """None for a call of a type nobody knows: tools of any type are passed on, and what they answer is no fault."""
+    function, custom = call.function, call.custom
+    if custom is not None and custom.name:
+        return ToolCall(call.id or new_call_id(), custom.name, custom.input or "", custom=True)
+    if function is None and call.type not in (None, "function"):
+        return None
     if function is None or not function.name:
         raise junk("tool call without a name")
     return ToolCall(call.id or new_call_id(), function.name, arguments_text(function.arguments) or "{}")

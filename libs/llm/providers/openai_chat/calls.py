@@ -11,10 +11,11 @@ from libs.llm.providers.replies import junk
 class _Open:
     __slots__ = ("has_arguments", "id", "index")
 
-    def __init__(self, index: int, id: str | None) -> None:
+    def __init__(self, index: int, id: str | None, custom: bool) -> None:
         self.index = index
         self.id = id
-        self.has_arguments = False
+        # Any text is fine for a custom tool, none too.
+        self.has_arguments = custom
 
 
 class CallTracker:
@@ -31,12 +32,18 @@ class CallTracker:
     def add(self, pieces: list[Call], events: list[StreamEvent]) -> None:
         """Append what ``pieces`` say; raises ``ProviderFailure`` junk for arguments of no known call."""
         for piece in pieces:
+            if piece.function is None and piece.custom is None and piece.type not in (None, "function"):
+                continue  # of a type nobody knows: tools of any type are passed on, and what they answer is no fault
             place = piece.index or 0
             call = self._by_place.get(place)
-            name = piece.function.name if piece.function else None
+            custom = piece.custom
+            name = custom.name if custom else piece.function.name if piece.function else None
             if call is None or (name and _is_another(piece, call)):
-                call = self._open(place, piece.id, name, events)
-            arguments = arguments_text(piece.function.arguments) if piece.function else ""
+                call = self._open(place, piece.id, name, events, custom=custom is not None)
+            if custom is not None:
+                arguments = custom.input or ""
+            else:
+                arguments = arguments_text(piece.function.arguments) if piece.function else ""
             if arguments:
                 call.has_arguments = True
                 events.append(ToolCallDelta(call.index, arguments))
@@ -47,15 +54,15 @@ class CallTracker:
             if not call.has_arguments:
                 events.append(ToolCallDelta(call.index, "{}"))
 
-    def _open(self, place: int, id: str | None, name: str | None, events: list[StreamEvent]) -> _Open:
+    def _open(self, place: int, id: str | None, name: str | None, events: list[StreamEvent], *, custom: bool) -> _Open:
         if not name:
             raise junk("tool call without a name")
         before = self._by_place.pop(place, None)
         if before is not None and not before.has_arguments:
             events.append(ToolCallDelta(before.index, "{}"))
-        call = self._by_place[place] = _Open(self._count, id)
+        call = self._by_place[place] = _Open(self._count, id, custom)
         self._count += 1
-        events.append(ToolCallStart(call.index, id or new_call_id(), name))
+        events.append(ToolCallStart(call.index, id or new_call_id(), name, custom))
         return call
 
 

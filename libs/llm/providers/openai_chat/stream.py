@@ -11,7 +11,7 @@ from msgspec.json import Decoder, encode
 from libs.llm.canonical import Finish, LogprobsDelta, ReasoningDelta, StreamEvent, TextDelta
 from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.providers.openai_chat.calls import CallTracker
-from libs.llm.providers.openai_chat.wire import BROKEN_OFF, NULL, Call, finish_reason, logprobs_of, usage_of
+from libs.llm.providers.openai_chat.wire import BROKEN_OFF, NULL, Call, Function, finish_reason, logprobs_of, usage_of
 from libs.llm.providers.rejections import failure_in_answer
 from libs.llm.providers.replies import junk, settled_reason
 from libs.llm.providers.surrogates import SurrogateMender
@@ -30,9 +30,11 @@ class _Delta(Struct, gc=False):
     reasoning_content: Any = None
     reasoning: Any = None
     tool_calls: list[Call] | None = None
+    function_call: Function | None = None
 
 
 class _Choice(Struct, gc=False):
+    index: Any = None
     delta: _Delta | None = None
     finish_reason: str | None = None
     logprobs: Raw = NULL
@@ -121,8 +123,10 @@ class StreamDecoder:
             raise failure_in_answer(data)
         if chunk.usage != NULL:
             self._usage = chunk.usage
-        if chunk.choices:
-            self._read_choice(chunk, chunk.choices[0], data, events)
+        # Only one answer was asked for; what a server makes beside it is not part of it.
+        choice = next((one for one in chunk.choices or () if not one.index), None)
+        if choice is not None:
+            self._read_choice(chunk, choice, data, events)
 
     def _decode_mended(self, data: bytes) -> _Chunk:
         """The chunk, if halves of characters were all that is wrong with it."""
@@ -149,6 +153,9 @@ class StreamDecoder:
             if logprobs is not None:
                 events.append(LogprobsDelta(logprobs))
             events.append(TextDelta(text, encode(text)))
+        if delta.function_call is not None:
+            # The older way to call: one function, without an id.
+            self._calls.add([Call(index=0, function=delta.function_call)], events)
         if delta.tool_calls:
             self._calls.add(delta.tool_calls, events)
         elif delta.role and not self._opened:

@@ -64,12 +64,21 @@ class Function(Struct, gc=False):
     arguments: Any = None
 
 
+class Custom(Struct, gc=False):
+    """A called tool that takes any text, or a piece of one."""
+
+    name: str | None = None
+    input: str | None = None
+
+
 class Call(Struct, gc=False):
-    """A tool call, or a piece of one."""
+    """A tool call, or a piece of one; of a type nobody knows it has neither."""
 
     index: int | None = None
     id: str | None = None
+    type: str | None = None
     function: Function | None = None
+    custom: Custom | None = None
 
 
 def finish_reason(value: str | None, *, called: bool) -> FinishReason:
