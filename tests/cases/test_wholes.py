@@ -124,7 +124,7 @@ REASONS = {
     ("fx-ant", "max_tokens"): ("length", "max_tokens", "incomplete"),
     ("fx-ant", "refusal"): ("content_filter", "refusal", "incomplete"),
     ("fx-ant", "stop_sequence"): ("stop", "stop_sequence", "completed"),
-    ("fx-ant", "pause_turn"): ("stop", "end_turn", "completed"),
+    ("fx-ant", "pause_turn"): ("length", "pause_turn", "incomplete"),
 }
 
 

@@ -9,10 +9,14 @@ from tests.support.frames import Frame, frames
 from tests.support.joined import Call, Joined
 
 _FITTING = {
-    "text": {"text_delta"},
+    "text": {"text_delta", "citations_delta"},
+    "server_tool_use": {"input_json_delta"},
+    "mcp_tool_use": {"input_json_delta"},
     "tool_use": {"input_json_delta"},
     "thinking": {"thinking_delta", "signature_delta"},
 }
+_OWN = ("server_tool_use", "mcp_tool_use")
+"""Calls of the provider's own tools; besides them there are their results, which come whole."""
 
 
 def join_messages(raw: bytes) -> Joined:
@@ -90,7 +94,7 @@ class _Blocks:
         elif kind == "text":
             assert block == {"type": "text", "text": ""}
         else:
-            assert kind == "redacted_thinking", kind
+            assert kind in (*_OWN, "redacted_thinking") or kind.endswith("_tool_result"), kind
         self._open, self._json, self._signed = block, "", False
         self._joined.blocks.append(block)
 
@@ -103,6 +107,8 @@ class _Blocks:
         match delta["type"]:
             case "text_delta":
                 block["text"] += delta["text"]
+            case "citations_delta":
+                block.setdefault("citations", []).append(delta["citation"])
             case "thinking_delta":
                 block["thinking"] += delta["thinking"]
             case "signature_delta":
@@ -123,6 +129,8 @@ class _Blocks:
                 self._joined.reasoning += block["thinking"]
             case "tool_use":
                 self._joined.calls.append(Call(block["id"], block["name"], self._json))
+                block["input"] = json.loads(self._json)
+            case kind if kind in _OWN and self._json:
                 block["input"] = json.loads(self._json)
         self._open = None
 

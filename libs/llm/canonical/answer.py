@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 from msgspec.json import encode
 
 from libs.llm.canonical.conversation import ReasoningPart, TextPart, ToolCall
+from libs.llm.canonical.request import Dialect
 
 
 class FinishReason(StrEnum):
@@ -37,19 +38,28 @@ class Usage(Struct, frozen=True, gc=False):
     tells_cache_write: bool = False
 
 
-AnswerPart: TypeAlias = TextPart | ReasoningPart | ToolCall
+class OpaquePart(Struct, frozen=True, gc=False):
+    """A block that only clients of ``dialect`` know, as the provider wrote it (JSON); all others skip it."""
+
+    dialect: Dialect
+    json: Raw
+
+
+AnswerPart: TypeAlias = TextPart | ReasoningPart | ToolCall | OpaquePart
 
 
 class Answer(Struct, frozen=True, kw_only=True):
     """A whole answer, its parts in the model's order. ``usage`` is None when the provider told none.
 
-    ``logprobs`` is the provider's own member of that name (JSON), None when it sent none.
+    ``logprobs`` is the provider's own member of that name (JSON), None when it sent none. ``ending``: what else
+    clients of the provider's dialect are told.
     """
 
     parts: list[AnswerPart]
     finish_reason: FinishReason
     usage: Usage | None
     logprobs: Raw | None = None
+    ending: "OpaqueEnding | None" = None
 
     def text(self) -> str:
         """All text, "" without any."""
@@ -121,6 +131,41 @@ class LogprobsDelta(Struct, frozen=True, gc=False):
     json: bytes
 
 
+class TextEnd(Struct, frozen=True, gc=False):
+    """The provider ended a block of text: text that follows is a block of its own where a format has blocks."""
+
+
+class CitationDelta(Struct, frozen=True, gc=False):
+    """A source of the text around it: the provider's own delta (JSON) for clients of ``dialect``."""
+
+    dialect: Dialect
+    json: bytes
+
+
+class OpaqueStart(Struct, frozen=True, gc=False):
+    """A block opens that only clients of ``dialect`` know, as the provider wrote it (JSON)."""
+
+    dialect: Dialect
+    json: bytes
+
+
+class OpaqueDelta(Struct, frozen=True, gc=False):
+    """The provider's own delta (JSON) of the opaque block that was opened last."""
+
+    json: bytes
+
+
+class OpaqueEnding(Struct, frozen=True):
+    """What only clients of ``dialect`` are told at the end; in a stream it comes right before ``Finish``.
+
+    ``stop_reason`` replaces that of the finish, "" for none; ``usage`` are further members of the counts (JSON).
+    """
+
+    dialect: Dialect
+    stop_reason: str
+    usage: dict[str, Raw]
+
+
 class Finish(Struct, frozen=True, gc=False):
     """The answer is complete: the last event of every stream that did not fail."""
 
@@ -136,6 +181,11 @@ StreamEvent: TypeAlias = (
     | ToolCallStart
     | ToolCallDelta
     | LogprobsDelta
+    | TextEnd
+    | CitationDelta
+    | OpaqueStart
+    | OpaqueDelta
+    | OpaqueEnding
     | Finish
 )
 

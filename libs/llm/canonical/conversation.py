@@ -6,7 +6,7 @@ Used by the request and the answer beside it, and through the package by all for
 from enum import StrEnum
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 SEALED = "kn1."
 """Begins the signatures that only the provider adapter which made them can read; none is sent on as it stands."""
@@ -22,9 +22,13 @@ class Role(StrEnum):
 
 
 class TextPart(Struct, frozen=True, gc=False):
-    """A piece of text, in the order of the message's parts."""
+    """A piece of text, in the order of the message's parts.
+
+    ``citations``: the sources an answer names for it, in the provider's words (JSON).
+    """
 
     text: str
+    citations: Raw | None = None
 
 
 class ImagePart(Struct, frozen=True, gc=False, kw_only=True):

@@ -8,11 +8,24 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import encode
 
-from libs.llm.canonical import Answer, AnswerPart, ChatRequest, FinishReason, ReasoningPart, TextPart, ToolCall, Usage
+from libs.llm.canonical import (
+    Answer,
+    AnswerPart,
+    ChatRequest,
+    FinishReason,
+    OpaqueEnding,
+    OpaquePart,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    Usage,
+)
 from libs.llm.formats.anthropic_messages.calls import is_object
 from libs.llm.identity import Identity
 
-STOP_REASONS = {
+DIALECT = "anthropic_messages"
+
+_STOP_REASONS = {
     FinishReason.STOP: "end_turn",
     FinishReason.STOP_SEQUENCE: "stop_sequence",
     FinishReason.LENGTH: "max_tokens",
@@ -31,17 +44,26 @@ def render_answer(answer: Answer, usage: Usage, identity: Identity, request: Cha
             "type": "message",
             "role": "assistant",
             "model": identity.model,
-            "content": [_block(part) for part in answer.parts if type(part) is not TextPart or part.text],
-            "stop_reason": STOP_REASONS[answer.finish_reason],
+            "content": [_block(part) for part in answer.parts if _is_shown(part)],
+            "stop_reason": stop_reason(answer.finish_reason, answer.ending),
             "stop_sequence": None,
-            "usage": usage_counts(usage),
+            "usage": usage_counts(usage, answer.ending),
         }
     )
 
 
-def usage_counts(usage: Usage) -> dict[str, int]:
+def stop_reason(reason: FinishReason, ending: OpaqueEnding | None) -> str:
+    """The contract's five, and ``pause_turn`` beside them.
+
+    That one is an addition for providers' own tools: the client sends the answer back to let them go on.
+    """
+    own = ending.stop_reason if ending is not None and ending.dialect == DIALECT else ""
+    return own or _STOP_REASONS[reason]
+
+
+def usage_counts(usage: Usage, ending: OpaqueEnding | None = None) -> dict[str, Any]:
     """Tokens; ``input_tokens`` is what was neither read from nor written to the cache."""
-    counts = {
+    counts: dict[str, Any] = {
         "input_tokens": max(0, usage.prompt - usage.cached - usage.cache_write),
         "output_tokens": usage.completion,
     }
@@ -49,11 +71,27 @@ def usage_counts(usage: Usage) -> dict[str, int]:
         counts["cache_creation_input_tokens"] = usage.cache_write
     if usage.tells_cached or usage.cached:
         counts["cache_read_input_tokens"] = usage.cached
+    if ending is not None and ending.dialect == DIALECT:
+        counts |= ending.usage
     return counts
 
 
-def _block(part: AnswerPart) -> dict[str, Any]:
+def _is_shown(part: AnswerPart) -> bool:
     match part:
+        case TextPart(text):
+            return bool(text)
+        case OpaquePart(dialect):
+            return dialect == DIALECT
+        case _:
+            return True
+
+
+def _block(part: AnswerPart) -> Any:
+    match part:
+        case OpaquePart(_, json):
+            return json
+        case TextPart(text, citations) if citations is not None:
+            return {"type": "text", "text": text, "citations": citations}
         case TextPart(text):
             return {"type": "text", "text": text}
         case ReasoningPart(_, signature, redacted=True):

@@ -27,6 +27,9 @@ PASSED_IN_RESULTS = frozenset({"document", "search_result", "tool_reference"})
 """Blocks of a tool result that only a provider of this format reads; they go there as they were sent."""
 
 
+_OWN = frozenset({"server_tool_use", "mcp_tool_use", "container_upload", "search_result"})
+
+
 class Malformed(Exception):
     """A block of a known type that breaks a rule; ``member`` is the path inside of it."""
 
@@ -56,8 +59,16 @@ def read_block(block: Block, role: Role, tally: Tally) -> Part | None:
         return part
     if block.type in _KNOWN and role is not Role.SYSTEM:
         raise Malformed("type", f"cannot be {block.type} in a turn of the {role.value}")
+    if role is not Role.SYSTEM and is_own(block):
+        tally.characters += sum(len(memoryview(raw)) for raw in (block.input, block.content) if raw != NULL)
+        return None
     tally.ignored += 1
     return None
+
+
+def is_own(block: Block) -> bool:
+    """Whether it is of the kinds that providers' own tools make: only a provider of this format gets it, as sent."""
+    return block.type in _OWN or (block.type.endswith("_tool_result") and block.type not in _KNOWN)
 
 
 def source_of(block: Block) -> Source:

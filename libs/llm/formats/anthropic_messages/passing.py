@@ -9,7 +9,7 @@ from msgspec import Raw
 from msgspec.json import encode
 
 from libs.llm.canonical import Role
-from libs.llm.formats.anthropic_messages.blocks import PASSED_IN_RESULTS, READERS, result_content, source_of
+from libs.llm.formats.anthropic_messages.blocks import PASSED_IN_RESULTS, READERS, is_own, result_content, source_of
 from libs.llm.formats.anthropic_messages.conversation import ROLES
 from libs.llm.formats.anthropic_messages.wire import Block, Turn
 from libs.llm.formats.body import decode_list, decode_members
@@ -56,7 +56,7 @@ def _cut_result(raw: Raw, block: Block) -> Raw:
 
 def _is_used(block: Block, used: Collection[str]) -> bool:
     if block.type not in used:
-        return False
+        return used is not _IN_RESULTS and used is not READERS[Role.SYSTEM] and is_own(block)
     # A document in a result is not read here, so its source may be of any type.
     sources = None if used is _IN_RESULTS and block.type == "document" else _SOURCES.get(block.type)
     return sources is None or source_of(block).type in sources

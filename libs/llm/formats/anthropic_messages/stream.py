@@ -11,17 +11,23 @@ from msgspec.json import encode
 
 from libs.llm.canonical import (
     ChatRequest,
+    CitationDelta,
     Finish,
+    LogprobsDelta,
+    OpaqueDelta,
+    OpaqueEnding,
+    OpaqueStart,
     ReasoningDelta,
     ReasoningEnd,
     RedactedReasoning,
     StreamEvent,
     TextDelta,
+    TextEnd,
     ToolCallDelta,
     ToolCallStart,
 )
 from libs.llm.failures import ApiError
-from libs.llm.formats.anthropic_messages.answer import STOP_REASONS, usage_counts
+from libs.llm.formats.anthropic_messages.answer import DIALECT, stop_reason, usage_counts
 from libs.llm.formats.anthropic_messages.calls import CallInStream
 from libs.llm.formats.anthropic_messages.errors import render_stream_error
 from libs.llm.identity import Identity
@@ -34,9 +40,12 @@ _MESSAGE_STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 class _Block(Enum):
     TEXT = b'{"type":"text","text":""}'
     THINKING = b'{"type":"thinking","thinking":"","signature":""}'
+    OPAQUE = b""
 
 
-_Plain: TypeAlias = TextDelta | ReasoningDelta | ReasoningEnd | RedactedReasoning
+_Plain: TypeAlias = (
+    TextDelta | ReasoningDelta | ReasoningEnd | RedactedReasoning | TextEnd | CitationDelta | OpaqueStart | OpaqueDelta
+)
 
 
 class EventWriter:
@@ -46,13 +55,14 @@ class EventWriter:
     written of the answer.
     """
 
-    __slots__ = ("_calls", "_head", "_identity", "_index", "_open", "_request", "_waiting", "characters")
+    __slots__ = ("_calls", "_ending", "_head", "_identity", "_index", "_open", "_request", "_waiting", "characters")
 
     def __init__(self, identity: Identity, request: ChatRequest) -> None:
         self._identity = identity
         self._request: ChatRequest | None = request  # None once the stream has begun
         self._index = -1
         self._open: _Block | CallInStream | None = None
+        self._ending: OpaqueEnding | None = None
         self._head = b""  # of a delta frame of the open block, up to the JSON string
         self._waiting: deque[CallInStream | _Plain] = deque()
         self._calls: dict[int, CallInStream] = {}  # those that wait
@@ -97,12 +107,14 @@ class EventWriter:
                 self._queue(call, out)
             case ToolCallDelta(index, arguments):
                 self._add_arguments(index, arguments, out)
-            case TextDelta() | ReasoningDelta() | ReasoningEnd() | RedactedReasoning():
-                self._queue(event, out)
+            case OpaqueEnding():
+                self._ending = event
             case Finish():
                 self._finish(event, out)
-            case _:  # logprobs have no place in this format
+            case LogprobsDelta():  # which have no place in this format
                 pass
+            case _:
+                self._queue(event, out)
 
     def _queue(self, entry: CallInStream | _Plain, out: list[bytes]) -> None:
         self._waiting.append(entry)
@@ -160,6 +172,29 @@ class EventWriter:
             case RedactedReasoning(data):
                 self._open_block(None, encode({"type": "redacted_thinking", "data": data}), b"", out)
                 self._write_stop(out)
+            case TextEnd() if self._open is _Block.TEXT:
+                self._close(out)
+            case CitationDelta() | OpaqueStart() | OpaqueDelta():
+                self._write_own(event, out)
+
+    def _write_own(self, event: CitationDelta | OpaqueStart | OpaqueDelta, out: list[bytes]) -> None:
+        """What the provider wrote in this format's words goes out as it is."""
+        match event:
+            case OpaqueStart(dialect, json):
+                if dialect == DIALECT:
+                    self._open_block(_Block.OPAQUE, json, b"", out)
+                else:
+                    self._close(out)  # so that its pieces find no block
+            case OpaqueDelta(json) if self._open is _Block.OPAQUE:
+                self._write_delta(json, out)
+            case CitationDelta(dialect, json) if dialect == DIALECT:
+                if self._open is not _Block.TEXT:
+                    self._open_block(_Block.TEXT, _Block.TEXT.value, b'"text_delta","text":', out)
+                self._write_delta(json, out)
+
+    def _write_delta(self, json: bytes, out: list[bytes]) -> None:
+        head = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":' % self._index
+        out += (head, json, _END)
 
     def _write_text(self, text: str, json: bytes, out: list[bytes]) -> None:
         if self._open is not _Block.TEXT:
@@ -208,6 +243,6 @@ class EventWriter:
         assert event.usage is not None  # the edge has put its estimate where a provider told none
         self._release(out, at_end=True)
         self._close(out)
-        delta = {"stop_reason": STOP_REASONS[event.finish_reason], "stop_sequence": None}
-        data = {"type": "message_delta", "delta": delta, "usage": usage_counts(event.usage)}
+        delta = {"stop_reason": stop_reason(event.finish_reason, self._ending), "stop_sequence": None}
+        data = {"type": "message_delta", "delta": delta, "usage": usage_counts(event.usage, self._ending)}
         out += (b"event: message_delta\ndata: ", encode(data), b"\n\n", _MESSAGE_STOP)

@@ -6,8 +6,8 @@ Called by the adapter; pure.
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder
 
-from libs.llm.canonical import Answer, AnswerPart, ReasoningPart, TextPart, ToolCall
-from libs.llm.providers.anthropic.wire import NULL, Tally, arguments_of, finish_reason
+from libs.llm.canonical import Answer, AnswerPart, OpaquePart, ReasoningPart, TextPart, ToolCall
+from libs.llm.providers.anthropic.wire import DIALECT, NULL, Tally, arguments_of, ending_of, finish_reason, own_json
 from libs.llm.providers.rejections import failure_in_answer
 from libs.llm.providers.replies import junk, settled_reason
 
@@ -26,6 +26,7 @@ class _Kind(Struct, gc=False):
 
 class _Text(Struct, gc=False):
     text: str
+    citations: Raw = NULL
 
 
 class _Thinking(Struct, gc=False):
@@ -68,15 +69,16 @@ def read_answer(body: bytes, max_tokens: int) -> Answer:
     called = any(type(part) is ToolCall for part in parts)
     said = called or any(type(part) is TextPart for part in parts)
     reason = settled_reason(finish_reason(wire.stop_reason, called=called), usage, max_tokens, said=said)
-    return Answer(parts=parts, finish_reason=reason, usage=usage)
+    return Answer(parts=parts, finish_reason=reason, usage=usage, ending=ending_of(wire.stop_reason, tally))
 
 
 def _part(block: Raw, place: int) -> AnswerPart | None:
-    """A block as a part of the answer; None for an empty one and for those only the provider's own tools make."""
+    """A block as a part of the answer; None for an empty one."""
     match _decode_kind(block).type:
         case "text":
-            text = _decode_text(block).text
-            return TextPart(text) if text else None
+            said = _decode_text(block)
+            citations = None if said.citations == NULL else own_json(said.citations)
+            return TextPart(said.text, citations) if said.text else None
         case "thinking":
             thinking = _decode_thinking(block)
             signature = thinking.signature or ""
@@ -89,4 +91,5 @@ def _part(block: Raw, place: int) -> AnswerPart | None:
                 raise junk("tool call without a name")
             return ToolCall(call.id or f"call_{place}", call.name, arguments_of(call.input) or "{}")
         case _:
-            return None
+            own = own_json(block)
+            return None if own is None else OpaquePart(DIALECT, own)

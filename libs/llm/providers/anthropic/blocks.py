@@ -9,18 +9,22 @@ from msgspec import Raw, Struct
 from msgspec.json import encode
 
 from libs.llm.canonical import (
+    CitationDelta,
+    OpaqueDelta,
+    OpaqueStart,
     ReasoningDelta,
     ReasoningEnd,
     RedactedReasoning,
     StreamEvent,
     TextDelta,
+    TextEnd,
     ToolCallDelta,
     ToolCallStart,
 )
-from libs.llm.providers.anthropic.wire import NULL, arguments_of
+from libs.llm.providers.anthropic.wire import DIALECT, NULL, arguments_of, own_json
 from libs.llm.providers.replies import junk
 
-Kind: TypeAlias = Literal["text", "thinking", "call", "skipped"]
+Kind: TypeAlias = Literal["text", "thinking", "call", "opaque", "skipped"]
 
 
 class WireBlock(Struct, gc=False):
@@ -47,6 +51,10 @@ class WireDelta(Struct, gc=False):
     stop_reason: str | None = None
 
 
+_UNREAD = WireBlock()
+CITATION = "citations_delta"
+
+
 class Block:
     """An open block. ``call`` is the number of a call among the calls; ``given`` its input when sent whole."""
 
@@ -67,6 +75,8 @@ class Blocks:
         self.calls = 0
         self.said = False
         self._open: dict[int, Block] = {}
+        self._opaque: Block | None = None  # the newest, which alone gets pieces
+        self._told_text = False
 
     def start(self, index: int, wire: WireBlock, events: list[StreamEvent]) -> None:
         """A block opens; reasoning still open is over then, whatever the provider left out."""
@@ -75,6 +85,9 @@ class Blocks:
         match wire.type:
             case "text":
                 block = Block("text")
+                if self._told_text:
+                    events.append(TextEnd())
+                    self._told_text = False
             case "thinking":
                 block = Block("thinking")
                 block.signature = wire.signature or ""
@@ -91,9 +104,29 @@ class Blocks:
         if early:
             self.add(block, early, encode(early), events)
 
-    def skip(self, index: int) -> None:
-        """A block of a kind we do not read opens."""
-        self._open[index] = Block("skipped")
+    def start_opaque(self, index: int, raw: Raw, events: list[StreamEvent]) -> None:
+        """A block opens of a kind that only clients of the same format read; ``raw`` is its ``content_block``."""
+        self.start(index, _UNREAD, events)
+        own = own_json(raw)
+        if own is not None:
+            self._opaque = self._open[index] = Block("opaque")
+            events.append(OpaqueStart(DIALECT, bytes(own)))
+
+    def own_piece(self, index: int, kind: str | None, raw: Raw, events: list[StreamEvent]) -> None:
+        """A piece that only clients of the same format read; ``raw`` is its ``delta``."""
+        block = self._open.get(index)
+        if block is None or (own := own_json(raw)) is None:
+            return
+        if block.kind == "opaque" and block is self._opaque:
+            events.append(OpaqueDelta(bytes(own)))
+        elif block.kind == "text" and kind == CITATION:
+            self._told_text = True
+            events.append(CitationDelta(DIALECT, bytes(own)))
+
+    def is_opaque(self, index: int) -> bool:
+        """Whether the pieces of that block go on as they are."""
+        block = self._open.get(index)
+        return block is not None and block.kind == "opaque"
 
     def piece(self, index: int, delta: WireDelta, events: list[StreamEvent]) -> tuple[Block, str] | None:
         """A piece of a block. Says which text it added to which block, None when it was none of these."""
@@ -121,7 +154,7 @@ class Blocks:
         """Give out a piece; ``json`` is ``text`` as JSON."""
         block.said = True
         if block.kind == "text":
-            self.said = True
+            self.said = self._told_text = True
             events.append(TextDelta(text, json))
         elif block.kind == "thinking":
             events.append(ReasoningDelta(text, json))

@@ -10,8 +10,8 @@ from msgspec.json import Decoder, encode
 
 from libs.llm.canonical import Finish, StreamEvent
 from libs.llm.failures import FailureKind, ProviderFailure
-from libs.llm.providers.anthropic.blocks import Block, Blocks, WireBlock, WireDelta
-from libs.llm.providers.anthropic.wire import NULL, Tally, finish_reason
+from libs.llm.providers.anthropic.blocks import CITATION, Block, Blocks, WireBlock, WireDelta
+from libs.llm.providers.anthropic.wire import NULL, Tally, ending_of, finish_reason
 from libs.llm.providers.rejections import failure_in_answer
 from libs.llm.providers.replies import junk, settled_reason
 from libs.llm.providers.surrogates import SurrogateMender
@@ -49,6 +49,14 @@ class _Outline(Struct, gc=False):
     content_block: _Kind | None = None
 
 
+class _Own(Struct, gc=False):
+    """What goes on as it is."""
+
+    content_block: Raw = NULL
+    delta: Raw = NULL
+
+
+_decode_own = Decoder(_Own).decode
 _decode_event = Decoder(_Event).decode
 _decode_outline = Decoder(_Outline).decode
 _decode_kind = Decoder(_Kind).decode
@@ -118,7 +126,7 @@ class StreamDecoder:
         try:
             event = _decode_event(data)
         except (DecodeError, RecursionError, UnicodeDecodeError):
-            if self._skipped(data):
+            if self._skipped(data, events):
                 return
             event = self._decode_mended(data)
         match event.type or name.decode("ascii", "replace"):
@@ -127,7 +135,10 @@ class StreamDecoder:
             case "content_block_start" if event.content_block is not None:
                 self._lessons = _LESSONS
                 self._template = Template()
-                self._blocks.start(event.index, event.content_block, events)
+                if event.content_block.type is None or event.content_block.type in _BLOCKS:
+                    self._blocks.start(event.index, event.content_block, events)
+                else:
+                    self._blocks.start_opaque(event.index, _own_of(data).content_block, events)
             case "content_block_stop":
                 self._blocks.stop(event.index, events)
             case "message_start" if event.message is not None:
@@ -144,6 +155,9 @@ class StreamDecoder:
                 raise failure_in_answer(bytes(event.error))
 
     def _read_delta(self, event: _Event, delta: WireDelta, data: bytes, events: list[StreamEvent]) -> None:
+        if delta.type == CITATION or self._blocks.is_opaque(event.index):
+            self._blocks.own_piece(event.index, delta.type, _own_of(data).delta, events)
+            return
         added = self._blocks.piece(event.index, delta, events)
         if added is None or not self._lessons:
             return
@@ -168,8 +182,8 @@ class StreamDecoder:
         except (DecodeError, RecursionError, UnicodeDecodeError):
             raise junk("event is not in the format") from None
 
-    def _skipped(self, data: bytes) -> bool:
-        """Whether an event that does not decode is of a kind nobody reads, which may hold anything."""
+    def _skipped(self, data: bytes, events: list[StreamEvent]) -> bool:
+        """Whether an event that does not decode is of a kind nobody reads here, which may hold anything."""
         try:
             kind = _decode_kind(data).type
             if isinstance(kind, str) and kind not in _EVENTS and not kind.startswith("content_block_"):
@@ -180,7 +194,9 @@ class StreamDecoder:
         if outline.type == "content_block_start" and outline.content_block is not None:
             if outline.content_block.type in _BLOCKS or type(outline.index) is not int:
                 return False
-            self._blocks.skip(outline.index)
+            self._lessons = _LESSONS
+            self._template = Template()
+            self._blocks.start_opaque(outline.index, _own_of(data).content_block, events)
             return True
         if outline.type == "content_block_delta" and outline.delta is not None:
             return outline.delta.type not in _DELTAS
@@ -194,7 +210,17 @@ class StreamDecoder:
         blocks.stop_all(events)
         usage = self._tally.usage()
         reason = finish_reason(self._stop_reason, called=blocks.calls > 0)
+        ending = ending_of(self._stop_reason, self._tally)
+        if ending is not None:
+            events.append(ending)
         events.append(Finish(settled_reason(reason, usage, self._max_tokens, said=blocks.said), usage))
+
+
+def _own_of(data: bytes) -> _Own:
+    try:
+        return _decode_own(data)
+    except (DecodeError, RecursionError, UnicodeDecodeError):
+        return _Own()
 
 
 def _string_in(data: bytes, template: Template) -> bytes:

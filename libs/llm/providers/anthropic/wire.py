@@ -6,9 +6,9 @@ Called by the decoders beside it.
 from typing import Annotated
 
 from msgspec import DecodeError, Meta, Raw, Struct
-from msgspec.json import Decoder
+from msgspec.json import Decoder, decode, encode
 
-from libs.llm.canonical import FinishReason, Usage
+from libs.llm.canonical import Dialect, FinishReason, OpaqueEnding, Usage
 from libs.llm.providers.replies import junk
 
 NULL = Raw(b"null")
@@ -18,6 +18,9 @@ _MOST = 2**31 - 1
 # No answer has more tokens; a larger count is an error of the provider, and would be billed.
 _Count = Annotated[int, Meta(ge=0, le=_MOST)]
 
+DIALECT: Dialect = "anthropic_messages"
+PAUSE = "pause_turn"
+
 _STOP_REASONS = {
     "end_turn": FinishReason.STOP,
     "stop_sequence": FinishReason.STOP_SEQUENCE,
@@ -25,8 +28,8 @@ _STOP_REASONS = {
     "model_context_window_exceeded": FinishReason.LENGTH,
     "tool_use": FinishReason.TOOL_CALLS,
     "refusal": FinishReason.CONTENT_FILTER,
-    # A pause of the provider's own tools, which clients of other formats cannot go on from.
-    "pause_turn": FinishReason.STOP,
+    # The provider's own tools are not done yet: other formats have no word for it but that the answer is cut short.
+    PAUSE: FinishReason.LENGTH,
 }
 
 
@@ -41,6 +44,7 @@ class _Usage(Struct, gc=False):
     cache_read_input_tokens: _Count | None = None
     cache_creation_input_tokens: _Count | None = None
     output_tokens_details: _OutputDetails | None = None
+    server_tool_use: Raw = NULL
 
 
 _decode_usage = Decoder(_Usage | None).decode
@@ -59,6 +63,7 @@ class Tally:
     def __init__(self) -> None:
         self._usable = True
         self._input = self._output = self._read = self._written = self._thinking = 0
+        self._server_tools: Raw | None = None
         self._tells_read = self._tells_written = self._tells_output = False
 
     def add(self, raw: Raw, *, final: bool) -> None:
@@ -78,9 +83,15 @@ class Tally:
         self._tells_written |= told.cache_creation_input_tokens is not None
         if final and told.output_tokens is not None:
             self._output, self._tells_output = told.output_tokens, True
+        if told.server_tool_use != NULL:
+            self._server_tools = own_json(told.server_tool_use) or self._server_tools
         details = told.output_tokens_details
         if details is not None:
             self._thinking = details.thinking_tokens or details.reasoning_tokens or self._thinking
+
+    def further_counts(self) -> dict[str, Raw]:
+        """Members of the counts that only clients of the same format know."""
+        return {} if self._server_tools is None else {"server_tool_use": self._server_tools}
 
     def usage(self) -> Usage | None:
         """All counts; None when absent, all zero or unusable, so that the caller estimates instead."""
@@ -96,6 +107,24 @@ class Tally:
             tells_cached=self._tells_read,
             tells_cache_write=self._tells_written,
         )
+
+
+def ending_of(stop_reason: str | None, tally: Tally) -> OpaqueEnding | None:
+    """What only a Messages client can make use of: a pause, and how often the provider's own tools ran."""
+    usage = tally.further_counts()
+    if stop_reason != PAUSE and not usage:
+        return None
+    return OpaqueEnding(DIALECT, PAUSE if stop_reason == PAUSE else "", usage)
+
+
+def own_json(raw: Raw) -> Raw | None:
+    """The provider's own JSON on one line, None for what is none: members nobody reads are not checked before."""
+    if raw == NULL:
+        return None
+    try:
+        return Raw(encode(decode(raw)))
+    except (DecodeError, RecursionError, UnicodeError):
+        return None
 
 
 def arguments_of(given: Raw) -> str:

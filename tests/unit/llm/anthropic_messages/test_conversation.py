@@ -196,6 +196,9 @@ def test_a_turn_in_the_hub(turn: dict[str, Any], told: list[Message]) -> None:
     assert parse(turns(turn)).messages == told
 
 
+OWN = {"type": "server_tool_use", "id": "s", "name": "n", "input": {}}
+
+
 @pytest.mark.rule("MSG-039", "MSG-042", "CACHE-004")
 def test_a_provider_of_the_format_gets_the_turns_as_they_were_sent() -> None:
     messages = [
@@ -205,6 +208,8 @@ def test_a_provider_of_the_format_gets_the_turns_as_they_were_sent() -> None:
         ),
         assistant({"type": "thinking", "thinking": "why", "signature": "s"}, text("So"), CALL | MARK),
         user(RESULT | MARK | {"content": [text("x") | MARK, {"type": "tool_reference", "tool_name": "x"}]}, text("q")),
+        assistant(OWN, {"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"type": "x"}]}, text("b")),
+        user({"type": "container_upload", "file_id": "f"}, {"type": "search_result", "content": [text("c")]}),
         SYSTEM_TURN | {"extra": 1},
     ]
     request = parse(turns(*messages))
@@ -218,7 +223,7 @@ def test_a_provider_of_the_format_gets_the_turns_as_they_were_sent() -> None:
         (user(text("a") | MARK, UNKNOWN, text("b")), user(text("a") | MARK, text("b"))),
         (user(FILE, text("b")) | {"x": 1}, user(text("b")) | {"x": 1}),
         (user({"type": "document", "source": {"type": "file"}}, PIXEL), user(PIXEL)),
-        (assistant(text("a"), {"type": "server_tool_use", "id": "s", "name": "n", "input": {}}), assistant(text("a"))),
+        (assistant(text("a"), UNKNOWN, OWN), assistant(text("a"), OWN)),
         (user(RESULT | MARK | {"content": [UNKNOWN, text("a"), FILE]}), user(RESULT | MARK | {"content": [text("a")]})),
         (user(RESULT | {"content": [UNKNOWN]}), user(RESULT | {"content": ""})),
         (user(UNKNOWN), {"role": "user", "content": ""}),

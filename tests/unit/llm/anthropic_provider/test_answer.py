@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 
-from libs.llm.canonical import Answer, FinishReason, ReasoningPart, TextPart, ToolCall, Usage
+from libs.llm.canonical import Answer, FinishReason, OpaquePart, ReasoningPart, TextPart, ToolCall, Usage
 from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.providers.anthropic.answer import read_answer
 
@@ -64,6 +65,11 @@ def test_blocks_become_parts_in_order() -> None:
         ReasoningPart("Why\n", "sig"),
         ReasoningPart("", "hidden", redacted=True),
         TextPart("Hi"),
+        OpaquePart("anthropic_messages", Raw(b'{"type":"server_tool_use","id":"srv","name":7,"input":{}}')),
+        OpaquePart(
+            "anthropic_messages",
+            Raw(b'{"type":"web_search_tool_result","tool_use_id":"srv","content":"odd","text":1}'),
+        ),
         ToolCall("toolu_1", "look", '{"n": 1}'),
         ToolCall("toolu_2", "look", "{}"),
     ]
@@ -114,7 +120,7 @@ def test_a_call_without_input_or_id() -> None:
         ("model_context_window_exceeded", [TEXT], FinishReason.LENGTH),
         ("tool_use", [USE], FinishReason.TOOL_CALLS),
         ("refusal", [TEXT], FinishReason.CONTENT_FILTER),
-        ("pause_turn", [TEXT], FinishReason.STOP),
+        ("pause_turn", [TEXT], FinishReason.LENGTH),
         ("of_tomorrow", [TEXT], FinishReason.STOP),
         (None, [TEXT], FinishReason.STOP),
         ("end_turn", [TEXT, USE], FinishReason.TOOL_CALLS),

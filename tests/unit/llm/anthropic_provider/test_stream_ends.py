@@ -31,7 +31,7 @@ from tests.unit.llm.anthropic_provider.events import (
         ("max_tokens", FinishReason.LENGTH),
         ("model_context_window_exceeded", FinishReason.LENGTH),
         ("refusal", FinishReason.CONTENT_FILTER),
-        ("pause_turn", FinishReason.STOP),
+        ("pause_turn", FinishReason.LENGTH),
         ("of_tomorrow", FinishReason.STOP),
     ],
 )
