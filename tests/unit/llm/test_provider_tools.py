@@ -46,9 +46,8 @@ STREAM = flat(
 def request(format: ClientFormat) -> ChatRequest:
     turns = [{"role": "user", "content": "Hi"}]
     named = "input" if format is openai_responses.FORMAT else "messages"
-    return format.parse(
-        json.dumps({"model": "m", named: turns} | (body if named == "messages" else {})).encode(), _none
-    )
+    limit = {"max_tokens": 50} if named == "messages" else {}
+    return format.parse(json.dumps({"model": "m", named: turns} | limit).encode(), _none)
 
 
 def _none(name: bytes) -> str | None:
