@@ -7,7 +7,16 @@ from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder
 
 from libs.llm.canonical import Answer, AnswerPart, OpaquePart, ReasoningPart, TextPart, ToolCall
-from libs.llm.providers.anthropic.wire import DIALECT, NULL, Tally, arguments_of, ending_of, finish_reason, own_json
+from libs.llm.providers.anthropic.wire import (
+    DIALECT,
+    NULL,
+    Tally,
+    arguments_of,
+    ending_of,
+    finish_reason,
+    is_own,
+    own_json,
+)
 from libs.llm.providers.rejections import failure_in_answer
 from libs.llm.providers.replies import junk, settled_reason
 
@@ -90,6 +99,8 @@ def _part(block: Raw, place: int) -> AnswerPart | None:
             if not call.name:
                 raise junk("tool call without a name")
             return ToolCall(call.id or f"call_{place}", call.name, arguments_of(call.input) or "{}")
-        case _:
+        case kind if is_own(kind):
             own = own_json(block)
             return None if own is None else OpaquePart(DIALECT, own)
+        case _:
+            return None

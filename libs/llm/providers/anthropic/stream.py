@@ -11,7 +11,7 @@ from msgspec.json import Decoder, encode
 from libs.llm.canonical import Finish, StreamEvent
 from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.providers.anthropic.blocks import CITATION, Block, Blocks, WireBlock, WireDelta
-from libs.llm.providers.anthropic.wire import NULL, Tally, ending_of, finish_reason
+from libs.llm.providers.anthropic.wire import NULL, Tally, ending_of, finish_reason, is_own
 from libs.llm.providers.rejections import failure_in_answer
 from libs.llm.providers.replies import junk, settled_reason
 from libs.llm.providers.surrogates import SurrogateMender
@@ -135,10 +135,10 @@ class StreamDecoder:
             case "content_block_start" if event.content_block is not None:
                 self._lessons = _LESSONS
                 self._template = Template()
-                if event.content_block.type is None or event.content_block.type in _BLOCKS:
-                    self._blocks.start(event.index, event.content_block, events)
-                else:
+                if is_own(event.content_block.type):
                     self._blocks.start_opaque(event.index, _own_of(data).content_block, events)
+                else:
+                    self._blocks.start(event.index, event.content_block, events)
             case "content_block_stop":
                 self._blocks.stop(event.index, events)
             case "message_start" if event.message is not None:
@@ -196,7 +196,9 @@ class StreamDecoder:
                 return False
             self._lessons = _LESSONS
             self._template = Template()
-            self._blocks.start_opaque(outline.index, _own_of(data).content_block, events)
+            kind = outline.content_block.type
+            own = _own_of(data).content_block if isinstance(kind, str) and is_own(kind) else NULL
+            self._blocks.start_opaque(outline.index, own, events)
             return True
         if outline.type == "content_block_delta" and outline.delta is not None:
             return outline.delta.type not in _DELTAS

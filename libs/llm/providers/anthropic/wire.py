@@ -20,6 +20,7 @@ _Count = Annotated[int, Meta(ge=0, le=_MOST)]
 
 DIALECT: Dialect = "anthropic_messages"
 PAUSE = "pause_turn"
+_OWN = frozenset({"server_tool_use", "mcp_tool_use", "container_upload"})
 
 _STOP_REASONS = {
     "end_turn": FinishReason.STOP,
@@ -115,6 +116,11 @@ def ending_of(stop_reason: str | None, tally: Tally) -> OpaqueEnding | None:
     if stop_reason != PAUSE and not usage:
         return None
     return OpaqueEnding(DIALECT, PAUSE if stop_reason == PAUSE else "", usage)
+
+
+def is_own(kind: str | None) -> bool:
+    """Whether blocks of that type are made by the provider's own tools; those of a type nobody knows are skipped."""
+    return kind in _OWN or (kind or "").endswith("_tool_result")
 
 
 def own_json(raw: Raw) -> Raw | None:

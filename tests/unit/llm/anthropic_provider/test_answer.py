@@ -55,6 +55,7 @@ def test_blocks_become_parts_in_order() -> None:
             TEXT,
             {"type": "server_tool_use", "id": "srv", "name": 7, "input": {}},
             {"type": "web_search_tool_result", "tool_use_id": "srv", "content": "odd", "text": 1},
+            {"type": "of_tomorrow", "x": 1},
             USE,
             {"type": "text", "text": ""},
             USE | {"id": "toolu_2", "input": {}},

@@ -50,6 +50,7 @@ WHOLE = flat(
     sse("of_tomorrow", index="odd", delta=[1]),
     (opened(3, "server_tool_use", id=7, name=[], input="x"), arguments('{"q"', 3), closed(3)),
     (opened(4, "web_search_tool_result", content=[{"text": 1}], text=1), closed(4)),
+    (opened(9, "of_tomorrow", x=1), piece(9, "of_tomorrow_delta", x=2), closed(9)),
     tool_block(5, "toolu_1", "look", "", '{"n"', ":1}"),
     tool_block(6, "toolu_2", "find"),
     end("tool_use", 7),
