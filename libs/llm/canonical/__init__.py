@@ -27,6 +27,7 @@ from libs.llm.canonical.answer import (
     text_delta,
 )
 from libs.llm.canonical.conversation import (
+    RAW_ARGUMENTS,
     SEALED,
     DocumentPart,
     ImagePart,
@@ -53,6 +54,7 @@ from libs.llm.canonical.request import (
 __all__ = [
     "DEFAULT_MAX_TOKENS",
     "NO_WISH",
+    "RAW_ARGUMENTS",
     "SEALED",
     "Answer",
     "AnswerPart",

@@ -61,6 +61,10 @@ class ReasoningPart(Struct, frozen=True, gc=False):
     redacted: bool = False
 
 
+RAW_ARGUMENTS = "raw_arguments"
+"""Where arguments that are no JSON object stand in formats that demand one."""
+
+
 class ToolCall(Struct, frozen=True, gc=False):
     """A function the model called or wants called; ``arguments`` is a JSON text, as the model wrote it.
 

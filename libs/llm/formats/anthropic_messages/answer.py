@@ -9,6 +9,7 @@ from msgspec import Raw
 from msgspec.json import encode
 
 from libs.llm.canonical import (
+    RAW_ARGUMENTS,
     Answer,
     AnswerPart,
     ChatRequest,
@@ -32,8 +33,6 @@ _STOP_REASONS = {
     FinishReason.TOOL_CALLS: "tool_use",
     FinishReason.CONTENT_FILTER: "refusal",
 }
-RAW_ARGUMENTS = "raw_arguments"
-"""The only member of a ``tool_use`` input whose arguments are no JSON object: what the model wrote, as a string."""
 
 
 def render_answer(answer: Answer, usage: Usage, identity: Identity, request: ChatRequest) -> bytes:

@@ -12,6 +12,7 @@ from msgspec import DecodeError, Raw
 from msgspec.json import Decoder
 
 from libs.llm.canonical import (
+    RAW_ARGUMENTS,
     DocumentPart,
     ImagePart,
     Part,
@@ -83,7 +84,7 @@ def _input(arguments: str) -> Any:
     try:
         _decode_members(arguments)
     except (DecodeError, RecursionError):
-        return {"arguments": arguments} if arguments.strip() else {}
+        return {RAW_ARGUMENTS: arguments} if arguments.strip() else {}
     return Raw(arguments.encode())
 
 

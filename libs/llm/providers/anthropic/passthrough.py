@@ -13,6 +13,7 @@ from libs.llm.providers.base import Target
 from libs.llm.system_prompt import SEPARATOR, json_instruction
 
 _TRUE, _FALSE = Raw(b"true"), Raw(b"false")
+_NOTHING = Raw(b'"."')
 _NULL = Raw(b"null")
 
 _decode_list = Decoder(list[Raw]).decode
@@ -28,6 +29,9 @@ def passed_on(request: ChatRequest, target: Target, max_tokens: int, *, stream: 
     history = cleaned(fields["messages"])
     fields["messages"] = history.messages
     _put_system(fields, history.system, request)
+    if bytes(history.messages) == b"[]":
+        # A turn is wanted to answer: the only text there is has to be it.
+        fields["messages"] = Raw(encode([{"role": "user", "content": fields.pop("system", _NOTHING)}]))
     _put_format(fields, request, native=target.abilities.json_format)
     lost = history.lost_thinking and calls_lack_thinking(request)
     adaptive = target.abilities.adaptive_thinking

@@ -271,3 +271,11 @@ def test_a_format_has_one_name_and_only_where_it_is_known(members: dict[str, Any
 def test_a_turn_with_nothing_to_say_is_left_out() -> None:
     so = {"role": "user", "content": "So?"}
     assert turns(HI, assistant({"type": "from_tomorrow"}), so) == [HI, so]
+
+
+def test_where_only_system_turns_were_sent_they_are_what_is_answered() -> None:
+    said = {"role": "system", "content": "Say hello."}
+    body = sent(messages=[said])
+    assert [turn["role"] for turn in body["messages"]] == ["user"]
+    assert "Say hello." in str(body["messages"])
+    assert "system" not in body

@@ -184,10 +184,10 @@ def test_an_id_used_again_gets_another_one_and_its_own_result() -> None:
         ('{"n": 1, "f": 1.0}', {"n": 1, "f": 1.0}),
         ("", {}),
         (" ", {}),
-        ('{"n":', {"arguments": '{"n":'}),
-        ("[1]", {"arguments": "[1]"}),
-        ("7", {"arguments": "7"}),
-        ("[" * 5_000, {"arguments": "[" * 5_000}),
+        ('{"n":', {"raw_arguments": '{"n":'}),
+        ("[1]", {"raw_arguments": "[1]"}),
+        ("7", {"raw_arguments": "7"}),
+        ("[" * 5_000, {"raw_arguments": "[" * 5_000}),
     ],
 )
 def test_arguments_become_the_object_that_is_asked_for(arguments: str, given: object) -> None:
