@@ -9,7 +9,7 @@ import click
 from kenari.accounts.v1 import accounts_pb2
 
 from services.admin import show
-from services.admin.action import Rupiah, action
+from services.admin.action import action
 from services.admin.peers import Peers
 
 
@@ -39,8 +39,6 @@ async def list_keys(peers: Peers, account_id: str) -> list[dict[str, Any]]:
     type=click.Choice(list(show.CAPABILITIES)),
     help="A paid feature that a key with models may use. Can be repeated.",
 )
-@click.option("--spend-cap", type=Rupiah(), help="The most it can spend, in Rupiah.")
-@click.option("--token-cap", type=click.IntRange(1), help="The most tokens it can use.")
 async def create_key(
     peers: Peers,
     account_id: str,
@@ -49,8 +47,6 @@ async def create_key(
     expires_in_days: int | None,
     models: tuple[str, ...],
     capabilities: tuple[str, ...],
-    spend_cap: int | None,
-    token_cap: int | None,
 ) -> dict[str, Any]:
     """Make a key; it is shown this once."""
     request = accounts_pb2.CreateKeyRequest(
@@ -60,8 +56,6 @@ async def create_key(
         expires_in_days=expires_in_days or 0,
         models=models,
         capabilities=[show.CAPABILITIES[one] for one in capabilities],
-        spend_cap_micro_idr=spend_cap or 0,
-        token_cap=token_cap or 0,
     )
     made = await peers.accounts("CreateKey", request, retry=False)
     return {"key": made.secret, **show.key(made.key)}

@@ -76,6 +76,8 @@ def test_one_thing_is_shown_line_by_line() -> None:
         ["keys", "create", "acct_a", "--kind", "tool"],
         ["keys", "create", "acct_a", "--capability", "flying"],
         ["keys", "create", "acct_a", "--expires-in-days", "0"],
+        # Not before the ledger counts them: a cap that stops nothing is worse than none.
+        ["keys", "create", "acct_a", "--spend-cap", "100"],
         ["credit", "acct_a", "1,000"],
         ["limits", "set", "acct_a"],
         ["members", "add", "acct_a", "a@b.c", "--role", "king"],
