@@ -31,6 +31,15 @@ class KeyChanged(EventData):
     token_cap: int = 0
     # The rotated key whose use of the caps this one goes on with.
     replaces_key_id: str = ""
+    # The person whose draw on a workspace's balance its use is.
+    member_id: str = ""
+    # When the caps start anew, and how often the owner has started them anew.
+    cap_period: Literal["", "day", "week", "month"] = ""
+    cap_epoch: int = 0
+    # Addresses and networks it may be used from; empty means any.
+    allowed_ips: tuple[str, ...] = ()
+    requests_per_minute: int = 0
+    tokens_per_minute: int = 0
 
 
 class SettingsChanged(EventData):

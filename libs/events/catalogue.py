@@ -12,7 +12,15 @@ from libs.events import topics
 from libs.events.accounts import KeyChanged, SettingsChanged
 from libs.events.base import Envelope, EventData, Heartbeat
 from libs.events.edge import AttemptFinished, RequestFinished, UsageRecorded
-from libs.events.ledger import AccountState, Credited, HoldExpired, UsageSettled
+from libs.events.ledger import (
+    AccountState,
+    AlertRaised,
+    Credited,
+    HoldExpired,
+    PlanChanged,
+    Refunded,
+    UsageSettled,
+)
 from libs.events.router import ModelPublished, UpstreamHealth
 from libs.events.topics import Topic
 
@@ -21,7 +29,7 @@ CARRIED: Mapping[Topic, tuple[type[EventData], ...]] = {
     topics.EDGE_REQUESTS: (RequestFinished,),
     topics.EDGE_ATTEMPTS: (AttemptFinished,),
     topics.EDGE_USAGE: (UsageRecorded,),
-    topics.LEDGER_ENTRIES: (UsageSettled, Credited, HoldExpired),
+    topics.LEDGER_ENTRIES: (UsageSettled, Credited, HoldExpired, Refunded, PlanChanged, AlertRaised),
     topics.LEDGER_STATES: (AccountState, Heartbeat),
     topics.ACCOUNTS_KEYS: (KeyChanged, Heartbeat),
     topics.ACCOUNTS_SETTINGS: (SettingsChanged, Heartbeat),

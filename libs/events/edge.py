@@ -81,3 +81,5 @@ class UsageRecorded(EventData):
     estimated: bool
     descriptor: str
     started_at_ms: int
+    # What was delivered where tokens are not the unit.
+    units: int = 0

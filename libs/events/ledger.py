@@ -24,6 +24,10 @@ class UsageSettled(EventData):
     cache_write_tokens: int
     cost_micro_idr: int
     catalog_micro_idr: int
+    # What free cache took off the charge or the quota.
+    cache_saved_micro_idr: int = 0
+    units: int = 0
+    member_id: str = ""
 
 
 class Credited(EventData):
@@ -36,6 +40,54 @@ class Credited(EventData):
     kind: Literal["top_up", "bonus"]
     amount_micro_idr: int
     balance_micro_idr: int
+
+
+class PlanChanged(EventData):
+    """A subscription began, went on or ended. ``paid_micro_idr`` was taken from the balance."""
+
+    TYPE: ClassVar[str] = "ledger.plan_changed.v1"
+
+    account_id: str
+    plan_id: str
+    plan_name: str
+    change: Literal["started", "renewed", "upgraded", "restarted", "auto_renewed", "auto_renew_failed", "lapsed"]
+    source: Literal["paid", "gift", "trial", "granted"]
+    ends_at_ms: int
+    paid_micro_idr: int = 0
+
+
+class AlertRaised(EventData):
+    """Something the owner of an account wants to hear of; raised once for each ``subject``."""
+
+    TYPE: ClassVar[str] = "ledger.alert_raised.v1"
+
+    account_id: str
+    kind: Literal[
+        "quota.week.warn",
+        "quota.week.out",
+        "quota.month.warn",
+        "quota.month.out",
+        "wallet.low",
+        "key.cap.hit",
+        "member.cap.hit",
+    ]
+    # The key, member or window it is about; empty for the wallet.
+    subject: str = ""
+    used_micro_idr: int = 0
+    limit_micro_idr: int = 0
+    resets_at_ms: int = 0
+
+
+class Refunded(EventData):
+    """The charge of a job was given back to where it had come from."""
+
+    TYPE: ClassVar[str] = "ledger.refunded.v1"
+
+    request_id: str
+    line: int
+    account_id: str
+    reason: str
+    amount_micro_idr: int
 
 
 class HoldExpired(EventData):
@@ -57,4 +109,7 @@ class AccountState(EventData):
     account_id: str
     version: int
     paid_in_total_micro_idr: int
+    # The active plan, until when, and the daily quota of free requests it sets (None: the default of plans).
     plan: str | None = None
+    plan_ends_at_ms: int = 0
+    plan_free_daily: int | None = None

@@ -27,6 +27,8 @@ class Price(EventData):
     output: int
     cache_read: int | None = None
     cache_write: int | None = None
+    # Of models that are not billed by tokens: for one image, second, song, page or call.
+    unit: int | None = None
 
 
 class ModelPublished(EventData):
@@ -54,6 +56,7 @@ class ModelPublished(EventData):
     free_rpm: int | None = None
     free_daily: int | None = None
     sunset_at: int | None = None
+    subscribers_only: bool = False
 
 
 class UpstreamHealth(EventData):

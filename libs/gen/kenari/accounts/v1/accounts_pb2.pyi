@@ -183,6 +183,12 @@ class Key(_message.Message):
     TOKEN_CAP_FIELD_NUMBER: _builtins.int
     REPLACES_KEY_ID_FIELD_NUMBER: _builtins.int
     LAST_USED_AT_MS_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    CAP_PERIOD_FIELD_NUMBER: _builtins.int
+    CAP_EPOCH_FIELD_NUMBER: _builtins.int
+    ALLOWED_IPS_FIELD_NUMBER: _builtins.int
+    REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     key_hash: _builtins.str
     """Keyed HMAC-SHA-256 of the key, lower-case hex."""
@@ -209,12 +215,25 @@ class Key(_message.Message):
     """The key this one took over from when it was rotated."""
     last_used_at_ms: _builtins.int
     """0 when no use is known."""
+    member_id: _builtins.str
+    """The person whose draw on the workspace's balance the key's use is; empty: nobody's in particular."""
+    cap_period: _builtins.str
+    """When the caps start anew: empty (never), day, week or month."""
+    cap_epoch: _builtins.int
+    """Grows when the owner starts the count of the caps anew."""
+    requests_per_minute: _builtins.int
+    """0 means no limit of the key's own."""
+    tokens_per_minute: _builtins.int
     @_builtins.property
     def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Empty means every model."""
 
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[Global___Capability.ValueType]: ...
+    @_builtins.property
+    def allowed_ips(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Addresses and networks the key may be used from; empty: any."""
+
     def __init__(
         self,
         *,
@@ -238,10 +257,16 @@ class Key(_message.Message):
         token_cap: _builtins.int = ...,
         replaces_key_id: _builtins.str = ...,
         last_used_at_ms: _builtins.int = ...,
+        member_id: _builtins.str = ...,
+        cap_period: _builtins.str = ...,
+        cap_epoch: _builtins.int = ...,
+        allowed_ips: _abc.Iterable[_builtins.str] | None = ...,
+        requests_per_minute: _builtins.int = ...,
+        tokens_per_minute: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "account_status", b"account_status", "capabilities", b"capabilities", "created_at_ms", b"created_at_ms", "disabled", b"disabled", "expires_at_ms", b"expires_at_ms", "key_hash", b"key_hash", "key_id", b"key_id", "kind", b"kind", "label", b"label", "last_used_at_ms", b"last_used_at_ms", "models", b"models", "parent_key_id", b"parent_key_id", "prefix", b"prefix", "replaces_key_id", b"replaces_key_id", "shared", b"shared", "spend_cap_micro_idr", b"spend_cap_micro_idr", "status", b"status", "token_cap", b"token_cap", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "account_status", b"account_status", "allowed_ips", b"allowed_ips", "cap_epoch", b"cap_epoch", "cap_period", b"cap_period", "capabilities", b"capabilities", "created_at_ms", b"created_at_ms", "disabled", b"disabled", "expires_at_ms", b"expires_at_ms", "key_hash", b"key_hash", "key_id", b"key_id", "kind", b"kind", "label", b"label", "last_used_at_ms", b"last_used_at_ms", "member_id", b"member_id", "models", b"models", "parent_key_id", b"parent_key_id", "prefix", b"prefix", "replaces_key_id", b"replaces_key_id", "requests_per_minute", b"requests_per_minute", "shared", b"shared", "spend_cap_micro_idr", b"spend_cap_micro_idr", "status", b"status", "token_cap", b"token_cap", "tokens_per_minute", b"tokens_per_minute", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -21,6 +21,27 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Funding:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FundingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Funding.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FUNDING_ORDER: _Funding.ValueType  # 0
+    """Coupon, token allocation, plan, balance: the funding order of the endpoint."""
+    FUNDING_BALANCE: _Funding.ValueType  # 1
+    FUNDING_FREE: _Funding.ValueType  # 2
+    FUNDING_OWN_KEY: _Funding.ValueType  # 3
+
+class Funding(_Funding, metaclass=_FundingEnumTypeWrapper): ...
+
+FUNDING_ORDER: Funding.ValueType  # 0
+"""Coupon, token allocation, plan, balance: the funding order of the endpoint."""
+FUNDING_BALANCE: Funding.ValueType  # 1
+FUNDING_FREE: Funding.ValueType  # 2
+FUNDING_OWN_KEY: Funding.ValueType  # 3
+Global___Funding: _TypeAlias = Funding  # noqa: Y015
+
 class _Outcome:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -174,6 +195,12 @@ class ReserveRequest(_message.Message):
     ESTIMATED_INPUT_TOKENS_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
     REQUEST_HASH_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    FUNDING_FIELD_NUMBER: _builtins.int
+    KEY_CAPS_FIELD_NUMBER: _builtins.int
+    SUBSCRIBERS_ONLY_FIELD_NUMBER: _builtins.int
+    UNITS_FIELD_NUMBER: _builtins.int
+    SHARED_KEY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUIDv7 in hex, made by the edge; with line the idempotency key of all money of the request."""
     line: _builtins.int
@@ -188,6 +215,17 @@ class ReserveRequest(_message.Message):
     """Already limited to what the model can produce."""
     request_hash: _builtins.bytes
     """Of what was asked; the same id with another hash is refused."""
+    member_id: _builtins.str
+    """Whose draw it is in a workspace that caps its members; empty: nobody's in particular."""
+    funding: Global___Funding.ValueType
+    subscribers_only: _builtins.bool
+    """The model is for accounts with an active plan."""
+    units: _builtins.int
+    """Of endpoints billed by something else than tokens: images, seconds, songs, pages, calls."""
+    shared_key: _builtins.bool
+    """The caller holds somebody else's key and learns nothing of the owner's money."""
+    @_builtins.property
+    def key_caps(self) -> Global___KeyCaps: ...
     def __init__(
         self,
         *,
@@ -202,14 +240,52 @@ class ReserveRequest(_message.Message):
         estimated_input_tokens: _builtins.int = ...,
         max_tokens: _builtins.int = ...,
         request_hash: _builtins.bytes = ...,
+        member_id: _builtins.str = ...,
+        funding: Global___Funding.ValueType = ...,
+        key_caps: Global___KeyCaps | None = ...,
+        subscribers_only: _builtins.bool = ...,
+        units: _builtins.int = ...,
+        shared_key: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key_caps", b"key_caps"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "endpoint", b"endpoint", "estimated_input_tokens", b"estimated_input_tokens", "key_id", b"key_id", "line", b"line", "max_tokens", b"max_tokens", "model", b"model", "price_version", b"price_version", "request_hash", b"request_hash", "request_id", b"request_id", "vendor", b"vendor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "endpoint", b"endpoint", "estimated_input_tokens", b"estimated_input_tokens", "funding", b"funding", "key_caps", b"key_caps", "key_id", b"key_id", "line", b"line", "max_tokens", b"max_tokens", "member_id", b"member_id", "model", b"model", "price_version", b"price_version", "request_hash", b"request_hash", "request_id", b"request_id", "shared_key", b"shared_key", "subscribers_only", b"subscribers_only", "units", b"units", "vendor", b"vendor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReserveRequest: _TypeAlias = ReserveRequest  # noqa: Y015
+
+@_typing.final
+class KeyCaps(_message.Message):
+    """Caps of the key that asks; 0 is no cap. Counted from the first request under them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPEND_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    PERIOD_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    spend_micro_idr: _builtins.int
+    tokens: _builtins.int
+    period: _builtins.str
+    """Empty (for ever), day, week (from Monday) or month, by UTC."""
+    epoch: _builtins.int
+    """Grows when the owner starts the count anew."""
+    def __init__(
+        self,
+        *,
+        spend_micro_idr: _builtins.int = ...,
+        tokens: _builtins.int = ...,
+        period: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "period", b"period", "spend_micro_idr", b"spend_micro_idr", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeyCaps: _TypeAlias = KeyCaps  # noqa: Y015
 
 @_typing.final
 class ReserveResponse(_message.Message):
@@ -217,25 +293,75 @@ class ReserveResponse(_message.Message):
 
     GRANTED_FIELD_NUMBER: _builtins.int
     DENIED_FIELD_NUMBER: _builtins.int
+    REDIRECT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def granted(self) -> Global___Granted: ...
     @_builtins.property
     def denied(self) -> Global___Denied: ...
+    @_builtins.property
+    def redirect(self) -> Global___Redirect:
+        """Nothing is held: the request goes to the free models instead."""
+
     def __init__(
         self,
         *,
         granted: Global___Granted | None = ...,
         denied: Global___Denied | None = ...,
+        redirect: Global___Redirect | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["denied", b"denied", "granted", b"granted", "outcome", b"outcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["denied", b"denied", "granted", b"granted", "outcome", b"outcome", "redirect", b"redirect"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["denied", b"denied", "granted", b"granted", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["denied", b"denied", "granted", b"granted", "outcome", b"outcome", "redirect", b"redirect"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["granted", "denied"]  # noqa: Y015
+    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["granted", "denied", "redirect"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
 
 Global___ReserveResponse: _TypeAlias = ReserveResponse  # noqa: Y015
+
+@_typing.final
+class Redirect(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Redirect: _TypeAlias = Redirect  # noqa: Y015
+
+@_typing.final
+class WindowLeft(_message.Message):
+    """What was left of a quota window before this request, in hundredths of its ceiling."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    HUNDREDTHS_FIELD_NUMBER: _builtins.int
+    window: _builtins.str
+    """five_hour, week or month."""
+    hundredths: _builtins.int
+    def __init__(
+        self,
+        *,
+        window: _builtins.str = ...,
+        hundredths: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hundredths", b"hundredths", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WindowLeft: _TypeAlias = WindowLeft  # noqa: Y015
 
 @_typing.final
 class Granted(_message.Message):
@@ -248,8 +374,10 @@ class Granted(_message.Message):
     TTL_MS_FIELD_NUMBER: _builtins.int
     DESCRIPTOR_FIELD_NUMBER: _builtins.int
     AVAILABLE_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    PLAN_ACTIVE_FIELD_NUMBER: _builtins.int
+    PLAN_LEFT_FIELD_NUMBER: _builtins.int
     billing_kind: _builtins.str
-    """payg; later plan, coupon, token_alloc."""
+    """payg, plan, coupon, token_alloc, free or byok."""
     max_tokens: _builtins.int
     lowered: _builtins.bool
     hold_micro_idr: _builtins.int
@@ -258,6 +386,10 @@ class Granted(_message.Message):
     """Signed by the ledger; goes into the usage event, so that a lost hold can be rebuilt."""
     available_micro_idr: _builtins.int
     """What is left for other requests, this hold taken off."""
+    plan_active: _builtins.bool
+    """Of an account with an active plan: its windows that have a ceiling."""
+    @_builtins.property
+    def plan_left(self) -> _containers.RepeatedCompositeFieldContainer[Global___WindowLeft]: ...
     def __init__(
         self,
         *,
@@ -268,10 +400,12 @@ class Granted(_message.Message):
         ttl_ms: _builtins.int = ...,
         descriptor: _builtins.str = ...,
         available_micro_idr: _builtins.int = ...,
+        plan_active: _builtins.bool = ...,
+        plan_left: _abc.Iterable[Global___WindowLeft] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["available_micro_idr", b"available_micro_idr", "billing_kind", b"billing_kind", "descriptor", b"descriptor", "hold_micro_idr", b"hold_micro_idr", "lowered", b"lowered", "max_tokens", b"max_tokens", "ttl_ms", b"ttl_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["available_micro_idr", b"available_micro_idr", "billing_kind", b"billing_kind", "descriptor", b"descriptor", "hold_micro_idr", b"hold_micro_idr", "lowered", b"lowered", "max_tokens", b"max_tokens", "plan_active", b"plan_active", "plan_left", b"plan_left", "ttl_ms", b"ttl_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -329,6 +463,7 @@ class SettleRequest(_message.Message):
     ESTIMATED_FIELD_NUMBER: _builtins.int
     DESCRIPTOR_FIELD_NUMBER: _builtins.int
     STARTED_AT_MS_FIELD_NUMBER: _builtins.int
+    UNITS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     line: _builtins.int
     account_id: _builtins.str
@@ -348,6 +483,8 @@ class SettleRequest(_message.Message):
     """Counted by the edge, because the provider reported nothing."""
     descriptor: _builtins.str
     started_at_ms: _builtins.int
+    units: _builtins.int
+    """What was delivered, in the unit of the reservation."""
     def __init__(
         self,
         *,
@@ -368,10 +505,11 @@ class SettleRequest(_message.Message):
         estimated: _builtins.bool = ...,
         descriptor: _builtins.str = ...,
         started_at_ms: _builtins.int = ...,
+        units: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "billing_kind", b"billing_kind", "cache_write_tokens", b"cache_write_tokens", "cached_tokens", b"cached_tokens", "completion_tokens", b"completion_tokens", "descriptor", b"descriptor", "endpoint", b"endpoint", "estimated", b"estimated", "key_id", b"key_id", "line", b"line", "model", b"model", "outcome", b"outcome", "price_version", b"price_version", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "started_at_ms", b"started_at_ms", "vendor", b"vendor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "billing_kind", b"billing_kind", "cache_write_tokens", b"cache_write_tokens", "cached_tokens", b"cached_tokens", "completion_tokens", b"completion_tokens", "descriptor", b"descriptor", "endpoint", b"endpoint", "estimated", b"estimated", "key_id", b"key_id", "line", b"line", "model", b"model", "outcome", b"outcome", "price_version", b"price_version", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "started_at_ms", b"started_at_ms", "units", b"units", "vendor", b"vendor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -702,6 +840,8 @@ class UsageRow(_message.Message):
     CACHE_WRITE_TOKENS_FIELD_NUMBER: _builtins.int
     COST_MICRO_IDR_FIELD_NUMBER: _builtins.int
     CATALOG_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    CACHE_SAVED_MICRO_IDR_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     line: _builtins.int
     created_at: _builtins.int
@@ -716,6 +856,9 @@ class UsageRow(_message.Message):
     cache_write_tokens: _builtins.int
     cost_micro_idr: _builtins.int
     catalog_micro_idr: _builtins.int
+    member_id: _builtins.str
+    cache_saved_micro_idr: _builtins.int
+    """What free cache took off the charge or the quota."""
     def __init__(
         self,
         *,
@@ -733,10 +876,12 @@ class UsageRow(_message.Message):
         cache_write_tokens: _builtins.int = ...,
         cost_micro_idr: _builtins.int = ...,
         catalog_micro_idr: _builtins.int = ...,
+        member_id: _builtins.str = ...,
+        cache_saved_micro_idr: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["billing_kind", b"billing_kind", "cache_write_tokens", b"cache_write_tokens", "cached_tokens", b"cached_tokens", "catalog_micro_idr", b"catalog_micro_idr", "completion_tokens", b"completion_tokens", "cost_micro_idr", b"cost_micro_idr", "created_at", b"created_at", "endpoint", b"endpoint", "key_id", b"key_id", "line", b"line", "model", b"model", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "vendor", b"vendor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["billing_kind", b"billing_kind", "cache_saved_micro_idr", b"cache_saved_micro_idr", "cache_write_tokens", b"cache_write_tokens", "cached_tokens", b"cached_tokens", "catalog_micro_idr", b"catalog_micro_idr", "completion_tokens", b"completion_tokens", "cost_micro_idr", b"cost_micro_idr", "created_at", b"created_at", "endpoint", b"endpoint", "key_id", b"key_id", "line", b"line", "member_id", b"member_id", "model", b"model", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "vendor", b"vendor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1027,6 +1172,7 @@ class HoldRow(_message.Message):
     EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
     PRICE_VERSION_FIELD_NUMBER: _builtins.int
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    FUNDING_FIELD_NUMBER: _builtins.int
     line: _builtins.int
     state: _builtins.str
     amount_micro_idr: _builtins.int
@@ -1036,6 +1182,7 @@ class HoldRow(_message.Message):
     expires_at_ms: _builtins.int
     price_version: _builtins.str
     account_id: _builtins.str
+    funding: _builtins.str
     def __init__(
         self,
         *,
@@ -1048,10 +1195,11 @@ class HoldRow(_message.Message):
         expires_at_ms: _builtins.int = ...,
         price_version: _builtins.str = ...,
         account_id: _builtins.str = ...,
+        funding: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "amount_micro_idr", b"amount_micro_idr", "cost_micro_idr", b"cost_micro_idr", "created_at_ms", b"created_at_ms", "expires_at_ms", b"expires_at_ms", "line", b"line", "max_tokens", b"max_tokens", "price_version", b"price_version", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "amount_micro_idr", b"amount_micro_idr", "cost_micro_idr", b"cost_micro_idr", "created_at_ms", b"created_at_ms", "expires_at_ms", b"expires_at_ms", "funding", b"funding", "line", b"line", "max_tokens", b"max_tokens", "price_version", b"price_version", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1090,3 +1238,1018 @@ class TransferRow(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TransferRow: _TypeAlias = TransferRow  # noqa: Y015
+
+@_typing.final
+class ChargeRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> Global___ReserveRequest:
+        """As a reservation of one job: units times the unit price, from the balance."""
+
+    def __init__(
+        self,
+        *,
+        job: Global___ReserveRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChargeRequest: _TypeAlias = ChargeRequest  # noqa: Y015
+
+@_typing.final
+class ChargeResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHARGED_FIELD_NUMBER: _builtins.int
+    DENIED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def charged(self) -> Global___Charged: ...
+    @_builtins.property
+    def denied(self) -> Global___Denied: ...
+    def __init__(
+        self,
+        *,
+        charged: Global___Charged | None = ...,
+        denied: Global___Denied | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["charged", b"charged", "denied", b"denied", "outcome", b"outcome"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["charged", b"charged", "denied", b"denied", "outcome", b"outcome"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["charged", "denied"]  # noqa: Y015
+    _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
+
+Global___ChargeResponse: _TypeAlias = ChargeResponse  # noqa: Y015
+
+@_typing.final
+class Charged(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COST_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    AVAILABLE_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    cost_micro_idr: _builtins.int
+    available_micro_idr: _builtins.int
+    duplicate: _builtins.bool
+    def __init__(
+        self,
+        *,
+        cost_micro_idr: _builtins.int = ...,
+        available_micro_idr: _builtins.int = ...,
+        duplicate: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["available_micro_idr", b"available_micro_idr", "cost_micro_idr", b"cost_micro_idr", "duplicate", b"duplicate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Charged: _TypeAlias = Charged  # noqa: Y015
+
+@_typing.final
+class CompleteChargeRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    LINE_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    VENDOR_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    line: _builtins.int
+    account_id: _builtins.str
+    vendor: _builtins.str
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        line: _builtins.int = ...,
+        account_id: _builtins.str = ...,
+        vendor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "line", b"line", "request_id", b"request_id", "vendor", b"vendor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompleteChargeRequest: _TypeAlias = CompleteChargeRequest  # noqa: Y015
+
+@_typing.final
+class CompleteChargeResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COST_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    cost_micro_idr: _builtins.int
+    duplicate: _builtins.bool
+    def __init__(
+        self,
+        *,
+        cost_micro_idr: _builtins.int = ...,
+        duplicate: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_micro_idr", b"cost_micro_idr", "duplicate", b"duplicate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompleteChargeResponse: _TypeAlias = CompleteChargeResponse  # noqa: Y015
+
+@_typing.final
+class RefundRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    LINE_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    line: _builtins.int
+    account_id: _builtins.str
+    reason: _builtins.str
+    """failed, expired or cancelled."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        line: _builtins.int = ...,
+        account_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "line", b"line", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefundRequest: _TypeAlias = RefundRequest  # noqa: Y015
+
+@_typing.final
+class RefundResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFUNDED_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    refunded_micro_idr: _builtins.int
+    duplicate: _builtins.bool
+    def __init__(
+        self,
+        *,
+        refunded_micro_idr: _builtins.int = ...,
+        duplicate: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "refunded_micro_idr", b"refunded_micro_idr"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefundResponse: _TypeAlias = RefundResponse  # noqa: Y015
+
+@_typing.final
+class GetFundingRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetFundingRequest: _TypeAlias = GetFundingRequest  # noqa: Y015
+
+@_typing.final
+class GetFundingResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    SUBSCRIPTION_FIELD_NUMBER: _builtins.int
+    COUPONS_FIELD_NUMBER: _builtins.int
+    TOKEN_ALLOCATIONS_FIELD_NUMBER: _builtins.int
+    MEMBER_CAPS_FIELD_NUMBER: _builtins.int
+    PAYG_SPENT_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    payg_spent_micro_idr: _builtins.int
+    """Taken from the balance for usage within the limit's window."""
+    @_builtins.property
+    def settings(self) -> Global___FundingSettings: ...
+    @_builtins.property
+    def subscription(self) -> Global___Subscription:
+        """Absent when there never was one."""
+
+    @_builtins.property
+    def coupons(self) -> _containers.RepeatedCompositeFieldContainer[Global___Coupon]: ...
+    @_builtins.property
+    def token_allocations(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenAllocation]: ...
+    @_builtins.property
+    def member_caps(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemberCap]: ...
+    def __init__(
+        self,
+        *,
+        settings: Global___FundingSettings | None = ...,
+        subscription: Global___Subscription | None = ...,
+        coupons: _abc.Iterable[Global___Coupon] | None = ...,
+        token_allocations: _abc.Iterable[Global___TokenAllocation] | None = ...,
+        member_caps: _abc.Iterable[Global___MemberCap] | None = ...,
+        payg_spent_micro_idr: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings", "subscription", b"subscription"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coupons", b"coupons", "member_caps", b"member_caps", "payg_spent_micro_idr", b"payg_spent_micro_idr", "settings", b"settings", "subscription", b"subscription", "token_allocations", b"token_allocations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetFundingResponse: _TypeAlias = GetFundingResponse  # noqa: Y015
+
+@_typing.final
+class FundingSettings(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEEP_BALANCE_FIELD_NUMBER: _builtins.int
+    FREE_FALLBACK_FIELD_NUMBER: _builtins.int
+    PAYG_LIMIT_FIELD_NUMBER: _builtins.int
+    ALERT_PCT_FIELD_NUMBER: _builtins.int
+    LOW_BALANCE_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    keep_balance: _builtins.bool
+    free_fallback: _builtins.bool
+    alert_pct: _builtins.int
+    """50, 80 or 90."""
+    low_balance_micro_idr: _builtins.int
+    """0 turns the alert of a low balance off."""
+    @_builtins.property
+    def payg_limit(self) -> Global___PaygLimit:
+        """Absent: no limit."""
+
+    def __init__(
+        self,
+        *,
+        keep_balance: _builtins.bool = ...,
+        free_fallback: _builtins.bool = ...,
+        payg_limit: Global___PaygLimit | None = ...,
+        alert_pct: _builtins.int = ...,
+        low_balance_micro_idr: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["payg_limit", b"payg_limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alert_pct", b"alert_pct", "free_fallback", b"free_fallback", "keep_balance", b"keep_balance", "low_balance_micro_idr", b"low_balance_micro_idr", "payg_limit", b"payg_limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FundingSettings: _TypeAlias = FundingSettings  # noqa: Y015
+
+@_typing.final
+class PaygLimit(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AMOUNT_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    amount_micro_idr: _builtins.int
+    window: _builtins.str
+    """day (the last 24 hours) or month (the last 30 days)."""
+    def __init__(
+        self,
+        *,
+        amount_micro_idr: _builtins.int = ...,
+        window: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount_micro_idr", b"amount_micro_idr", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PaygLimit: _TypeAlias = PaygLimit  # noqa: Y015
+
+@_typing.final
+class Subscription(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_ID_FIELD_NUMBER: _builtins.int
+    PLAN_NAME_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    STARTED_AT_MS_FIELD_NUMBER: _builtins.int
+    ENDS_AT_MS_FIELD_NUMBER: _builtins.int
+    ACTIVE_FIELD_NUMBER: _builtins.int
+    AUTO_RENEW_FIELD_NUMBER: _builtins.int
+    ON_SALE_FIELD_NUMBER: _builtins.int
+    PRICE_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    WINDOWS_FIELD_NUMBER: _builtins.int
+    DAILY_SEARCHES_FIELD_NUMBER: _builtins.int
+    SEARCHES_USED_FIELD_NUMBER: _builtins.int
+    plan_id: _builtins.str
+    plan_name: _builtins.str
+    source: _builtins.str
+    """paid, gift, trial or granted."""
+    started_at_ms: _builtins.int
+    ends_at_ms: _builtins.int
+    active: _builtins.bool
+    auto_renew: _builtins.bool
+    on_sale: _builtins.bool
+    price_micro_idr: _builtins.int
+    daily_searches: _builtins.int
+    searches_used: _builtins.int
+    @_builtins.property
+    def windows(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaWindow]: ...
+    def __init__(
+        self,
+        *,
+        plan_id: _builtins.str = ...,
+        plan_name: _builtins.str = ...,
+        source: _builtins.str = ...,
+        started_at_ms: _builtins.int = ...,
+        ends_at_ms: _builtins.int = ...,
+        active: _builtins.bool = ...,
+        auto_renew: _builtins.bool = ...,
+        on_sale: _builtins.bool = ...,
+        price_micro_idr: _builtins.int = ...,
+        windows: _abc.Iterable[Global___QuotaWindow] | None = ...,
+        daily_searches: _builtins.int = ...,
+        searches_used: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "auto_renew", b"auto_renew", "daily_searches", b"daily_searches", "ends_at_ms", b"ends_at_ms", "on_sale", b"on_sale", "plan_id", b"plan_id", "plan_name", b"plan_name", "price_micro_idr", b"price_micro_idr", "searches_used", b"searches_used", "source", b"source", "started_at_ms", b"started_at_ms", "windows", b"windows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Subscription: _TypeAlias = Subscription  # noqa: Y015
+
+@_typing.final
+class QuotaWindow(_message.Message):
+    """A window with a ceiling."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    CEILING_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    USED_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    RESERVED_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    RESETS_AT_MS_FIELD_NUMBER: _builtins.int
+    window: _builtins.str
+    ceiling_micro_idr: _builtins.int
+    used_micro_idr: _builtins.int
+    reserved_micro_idr: _builtins.int
+    resets_at_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        window: _builtins.str = ...,
+        ceiling_micro_idr: _builtins.int = ...,
+        used_micro_idr: _builtins.int = ...,
+        reserved_micro_idr: _builtins.int = ...,
+        resets_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ceiling_micro_idr", b"ceiling_micro_idr", "reserved_micro_idr", b"reserved_micro_idr", "resets_at_ms", b"resets_at_ms", "used_micro_idr", b"used_micro_idr", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaWindow: _TypeAlias = QuotaWindow  # noqa: Y015
+
+@_typing.final
+class Coupon(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUPON_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    MODELS_FIELD_NUMBER: _builtins.int
+    BUDGET_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    USED_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
+    coupon_id: _builtins.str
+    name: _builtins.str
+    budget_micro_idr: _builtins.int
+    """Absent: without limit."""
+    used_micro_idr: _builtins.int
+    expires_at_ms: _builtins.int
+    @_builtins.property
+    def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        coupon_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        models: _abc.Iterable[_builtins.str] | None = ...,
+        budget_micro_idr: _builtins.int | None = ...,
+        used_micro_idr: _builtins.int = ...,
+        expires_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_idr", b"_budget_micro_idr", "budget_micro_idr", b"budget_micro_idr"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_idr", b"_budget_micro_idr", "budget_micro_idr", b"budget_micro_idr", "coupon_id", b"coupon_id", "expires_at_ms", b"expires_at_ms", "models", b"models", "name", b"name", "used_micro_idr", b"used_micro_idr"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__budget_micro_idr: _TypeAlias = _typing.Literal["budget_micro_idr"]  # noqa: Y015
+    _WhichOneofArgType__budget_micro_idr: _TypeAlias = _typing.Literal["_budget_micro_idr", b"_budget_micro_idr"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__budget_micro_idr) -> _WhichOneofReturnType__budget_micro_idr | None: ...
+
+Global___Coupon: _TypeAlias = Coupon  # noqa: Y015
+
+@_typing.final
+class TokenAllocation(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ALLOCATION_ID_FIELD_NUMBER: _builtins.int
+    MODELS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
+    allocation_id: _builtins.str
+    tokens: _builtins.int
+    used: _builtins.int
+    expires_at_ms: _builtins.int
+    @_builtins.property
+    def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Empty: every model."""
+
+    def __init__(
+        self,
+        *,
+        allocation_id: _builtins.str = ...,
+        models: _abc.Iterable[_builtins.str] | None = ...,
+        tokens: _builtins.int = ...,
+        used: _builtins.int = ...,
+        expires_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_id", b"allocation_id", "expires_at_ms", b"expires_at_ms", "models", b"models", "tokens", b"tokens", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenAllocation: _TypeAlias = TokenAllocation  # noqa: Y015
+
+@_typing.final
+class MemberCap(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    CAP_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    SPENT_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    member_id: _builtins.str
+    cap_micro_idr: _builtins.int
+    spent_micro_idr: _builtins.int
+    def __init__(
+        self,
+        *,
+        member_id: _builtins.str = ...,
+        cap_micro_idr: _builtins.int = ...,
+        spent_micro_idr: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cap_micro_idr", b"cap_micro_idr", "member_id", b"member_id", "spent_micro_idr", b"spent_micro_idr"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MemberCap: _TypeAlias = MemberCap  # noqa: Y015
+
+@_typing.final
+class SetFundingRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    KEEP_BALANCE_FIELD_NUMBER: _builtins.int
+    FREE_FALLBACK_FIELD_NUMBER: _builtins.int
+    PAYG_LIMIT_FIELD_NUMBER: _builtins.int
+    ALERT_PCT_FIELD_NUMBER: _builtins.int
+    LOW_BALANCE_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    keep_balance: _builtins.bool
+    """Absent fields stay as they are."""
+    free_fallback: _builtins.bool
+    alert_pct: _builtins.int
+    low_balance_micro_idr: _builtins.int
+    @_builtins.property
+    def payg_limit(self) -> Global___PaygLimit:
+        """A limit of amount 0 and no window takes the limit away."""
+
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        keep_balance: _builtins.bool | None = ...,
+        free_fallback: _builtins.bool | None = ...,
+        payg_limit: Global___PaygLimit | None = ...,
+        alert_pct: _builtins.int | None = ...,
+        low_balance_micro_idr: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_alert_pct", b"_alert_pct", "_free_fallback", b"_free_fallback", "_keep_balance", b"_keep_balance", "_low_balance_micro_idr", b"_low_balance_micro_idr", "alert_pct", b"alert_pct", "free_fallback", b"free_fallback", "keep_balance", b"keep_balance", "low_balance_micro_idr", b"low_balance_micro_idr", "payg_limit", b"payg_limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alert_pct", b"_alert_pct", "_free_fallback", b"_free_fallback", "_keep_balance", b"_keep_balance", "_low_balance_micro_idr", b"_low_balance_micro_idr", "account_id", b"account_id", "alert_pct", b"alert_pct", "free_fallback", b"free_fallback", "keep_balance", b"keep_balance", "low_balance_micro_idr", b"low_balance_micro_idr", "payg_limit", b"payg_limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__alert_pct: _TypeAlias = _typing.Literal["alert_pct"]  # noqa: Y015
+    _WhichOneofArgType__alert_pct: _TypeAlias = _typing.Literal["_alert_pct", b"_alert_pct"]  # noqa: Y015
+    _WhichOneofReturnType__free_fallback: _TypeAlias = _typing.Literal["free_fallback"]  # noqa: Y015
+    _WhichOneofArgType__free_fallback: _TypeAlias = _typing.Literal["_free_fallback", b"_free_fallback"]  # noqa: Y015
+    _WhichOneofReturnType__keep_balance: _TypeAlias = _typing.Literal["keep_balance"]  # noqa: Y015
+    _WhichOneofArgType__keep_balance: _TypeAlias = _typing.Literal["_keep_balance", b"_keep_balance"]  # noqa: Y015
+    _WhichOneofReturnType__low_balance_micro_idr: _TypeAlias = _typing.Literal["low_balance_micro_idr"]  # noqa: Y015
+    _WhichOneofArgType__low_balance_micro_idr: _TypeAlias = _typing.Literal["_low_balance_micro_idr", b"_low_balance_micro_idr"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__alert_pct) -> _WhichOneofReturnType__alert_pct | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__free_fallback) -> _WhichOneofReturnType__free_fallback | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep_balance) -> _WhichOneofReturnType__keep_balance | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__low_balance_micro_idr) -> _WhichOneofReturnType__low_balance_micro_idr | None: ...
+
+Global___SetFundingRequest: _TypeAlias = SetFundingRequest  # noqa: Y015
+
+@_typing.final
+class SetMemberCapRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    CAP_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    member_id: _builtins.str
+    cap_micro_idr: _builtins.int
+    """Absent takes the cap away."""
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        member_id: _builtins.str = ...,
+        cap_micro_idr: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cap_micro_idr", b"_cap_micro_idr", "cap_micro_idr", b"cap_micro_idr"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cap_micro_idr", b"_cap_micro_idr", "account_id", b"account_id", "cap_micro_idr", b"cap_micro_idr", "member_id", b"member_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cap_micro_idr: _TypeAlias = _typing.Literal["cap_micro_idr"]  # noqa: Y015
+    _WhichOneofArgType__cap_micro_idr: _TypeAlias = _typing.Literal["_cap_micro_idr", b"_cap_micro_idr"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cap_micro_idr) -> _WhichOneofReturnType__cap_micro_idr | None: ...
+
+Global___SetMemberCapRequest: _TypeAlias = SetMemberCapRequest  # noqa: Y015
+
+@_typing.final
+class SetMemberCapResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBER_CAP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def member_cap(self) -> Global___MemberCap: ...
+    def __init__(
+        self,
+        *,
+        member_cap: Global___MemberCap | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["member_cap", b"member_cap"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["member_cap", b"member_cap"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetMemberCapResponse: _TypeAlias = SetMemberCapResponse  # noqa: Y015
+
+@_typing.final
+class GetKeyUsageRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    CAPS_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    key_id: _builtins.str
+    @_builtins.property
+    def caps(self) -> Global___KeyCaps: ...
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+        caps: Global___KeyCaps | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caps", b"caps"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "caps", b"caps", "key_id", b"key_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetKeyUsageRequest: _TypeAlias = GetKeyUsageRequest  # noqa: Y015
+
+@_typing.final
+class GetKeyUsageResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPENT_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    SPEND_RESERVED_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    TOKENS_RESERVED_FIELD_NUMBER: _builtins.int
+    spent_micro_idr: _builtins.int
+    spend_reserved_micro_idr: _builtins.int
+    tokens: _builtins.int
+    tokens_reserved: _builtins.int
+    def __init__(
+        self,
+        *,
+        spent_micro_idr: _builtins.int = ...,
+        spend_reserved_micro_idr: _builtins.int = ...,
+        tokens: _builtins.int = ...,
+        tokens_reserved: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["spend_reserved_micro_idr", b"spend_reserved_micro_idr", "spent_micro_idr", b"spent_micro_idr", "tokens", b"tokens", "tokens_reserved", b"tokens_reserved"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetKeyUsageResponse: _TypeAlias = GetKeyUsageResponse  # noqa: Y015
+
+@_typing.final
+class Plan(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PRICE_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    FIVE_HOUR_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    WEEK_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    MONTH_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    MODELS_FIELD_NUMBER: _builtins.int
+    FREE_CACHE_FIELD_NUMBER: _builtins.int
+    FREE_DAILY_FIELD_NUMBER: _builtins.int
+    DAILY_SEARCHES_FIELD_NUMBER: _builtins.int
+    ON_SALE_FIELD_NUMBER: _builtins.int
+    plan_id: _builtins.str
+    name: _builtins.str
+    price_micro_idr: _builtins.int
+    five_hour_micro_idr: _builtins.int
+    """Ceilings; absent: that window is unlimited."""
+    week_micro_idr: _builtins.int
+    month_micro_idr: _builtins.int
+    free_daily: _builtins.int
+    """Successful free requests a day; absent: the default of accounts with a plan; 0: no daily limit."""
+    daily_searches: _builtins.int
+    """Web searches and page fetches a UTC day."""
+    on_sale: _builtins.bool
+    @_builtins.property
+    def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def free_cache(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Models of the plan whose cache tokens spend nothing."""
+
+    def __init__(
+        self,
+        *,
+        plan_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        price_micro_idr: _builtins.int = ...,
+        five_hour_micro_idr: _builtins.int | None = ...,
+        week_micro_idr: _builtins.int | None = ...,
+        month_micro_idr: _builtins.int | None = ...,
+        models: _abc.Iterable[_builtins.str] | None = ...,
+        free_cache: _abc.Iterable[_builtins.str] | None = ...,
+        free_daily: _builtins.int | None = ...,
+        daily_searches: _builtins.int = ...,
+        on_sale: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_five_hour_micro_idr", b"_five_hour_micro_idr", "_free_daily", b"_free_daily", "_month_micro_idr", b"_month_micro_idr", "_week_micro_idr", b"_week_micro_idr", "five_hour_micro_idr", b"five_hour_micro_idr", "free_daily", b"free_daily", "month_micro_idr", b"month_micro_idr", "week_micro_idr", b"week_micro_idr"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_five_hour_micro_idr", b"_five_hour_micro_idr", "_free_daily", b"_free_daily", "_month_micro_idr", b"_month_micro_idr", "_week_micro_idr", b"_week_micro_idr", "daily_searches", b"daily_searches", "five_hour_micro_idr", b"five_hour_micro_idr", "free_cache", b"free_cache", "free_daily", b"free_daily", "models", b"models", "month_micro_idr", b"month_micro_idr", "name", b"name", "on_sale", b"on_sale", "plan_id", b"plan_id", "price_micro_idr", b"price_micro_idr", "week_micro_idr", b"week_micro_idr"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__five_hour_micro_idr: _TypeAlias = _typing.Literal["five_hour_micro_idr"]  # noqa: Y015
+    _WhichOneofArgType__five_hour_micro_idr: _TypeAlias = _typing.Literal["_five_hour_micro_idr", b"_five_hour_micro_idr"]  # noqa: Y015
+    _WhichOneofReturnType__free_daily: _TypeAlias = _typing.Literal["free_daily"]  # noqa: Y015
+    _WhichOneofArgType__free_daily: _TypeAlias = _typing.Literal["_free_daily", b"_free_daily"]  # noqa: Y015
+    _WhichOneofReturnType__month_micro_idr: _TypeAlias = _typing.Literal["month_micro_idr"]  # noqa: Y015
+    _WhichOneofArgType__month_micro_idr: _TypeAlias = _typing.Literal["_month_micro_idr", b"_month_micro_idr"]  # noqa: Y015
+    _WhichOneofReturnType__week_micro_idr: _TypeAlias = _typing.Literal["week_micro_idr"]  # noqa: Y015
+    _WhichOneofArgType__week_micro_idr: _TypeAlias = _typing.Literal["_week_micro_idr", b"_week_micro_idr"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__five_hour_micro_idr) -> _WhichOneofReturnType__five_hour_micro_idr | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__free_daily) -> _WhichOneofReturnType__free_daily | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__month_micro_idr) -> _WhichOneofReturnType__month_micro_idr | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__week_micro_idr) -> _WhichOneofReturnType__week_micro_idr | None: ...
+
+Global___Plan: _TypeAlias = Plan  # noqa: Y015
+
+@_typing.final
+class PutPlanRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def plan(self) -> Global___Plan: ...
+    def __init__(
+        self,
+        *,
+        plan: Global___Plan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutPlanRequest: _TypeAlias = PutPlanRequest  # noqa: Y015
+
+@_typing.final
+class PutPlanResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def plan(self) -> Global___Plan: ...
+    def __init__(
+        self,
+        *,
+        plan: Global___Plan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutPlanResponse: _TypeAlias = PutPlanResponse  # noqa: Y015
+
+@_typing.final
+class ListPlansRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ALL_FIELD_NUMBER: _builtins.int
+    all: _builtins.bool
+    def __init__(
+        self,
+        *,
+        all: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all", b"all"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPlansRequest: _TypeAlias = ListPlansRequest  # noqa: Y015
+
+@_typing.final
+class ListPlansResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLANS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def plans(self) -> _containers.RepeatedCompositeFieldContainer[Global___Plan]: ...
+    def __init__(
+        self,
+        *,
+        plans: _abc.Iterable[Global___Plan] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["plans", b"plans"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPlansResponse: _TypeAlias = ListPlansResponse  # noqa: Y015
+
+@_typing.final
+class PurchasePlanRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    PLAN_ID_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    NEW_CYCLE_FIELD_NUMBER: _builtins.int
+    EXPECTED_PRICE_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    plan_id: _builtins.str
+    idempotency_key: _builtins.str
+    new_cycle: _builtins.bool
+    """Start the plan in force anew now, for its full price; the days left are forfeited."""
+    expected_price_micro_idr: _builtins.int
+    """What the buyer was shown; another price is refused. Absent: whatever it is."""
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        plan_id: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+        new_cycle: _builtins.bool = ...,
+        expected_price_micro_idr: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_price_micro_idr", b"_expected_price_micro_idr", "expected_price_micro_idr", b"expected_price_micro_idr"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_price_micro_idr", b"_expected_price_micro_idr", "account_id", b"account_id", "expected_price_micro_idr", b"expected_price_micro_idr", "idempotency_key", b"idempotency_key", "new_cycle", b"new_cycle", "plan_id", b"plan_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__expected_price_micro_idr: _TypeAlias = _typing.Literal["expected_price_micro_idr"]  # noqa: Y015
+    _WhichOneofArgType__expected_price_micro_idr: _TypeAlias = _typing.Literal["_expected_price_micro_idr", b"_expected_price_micro_idr"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_price_micro_idr) -> _WhichOneofReturnType__expected_price_micro_idr | None: ...
+
+Global___PurchasePlanRequest: _TypeAlias = PurchasePlanRequest  # noqa: Y015
+
+@_typing.final
+class PurchasePlanResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUBSCRIPTION_FIELD_NUMBER: _builtins.int
+    PAID_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    BALANCE_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    paid_micro_idr: _builtins.int
+    balance_micro_idr: _builtins.int
+    duplicate: _builtins.bool
+    @_builtins.property
+    def subscription(self) -> Global___Subscription: ...
+    def __init__(
+        self,
+        *,
+        subscription: Global___Subscription | None = ...,
+        paid_micro_idr: _builtins.int = ...,
+        balance_micro_idr: _builtins.int = ...,
+        duplicate: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["subscription", b"subscription"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["balance_micro_idr", b"balance_micro_idr", "duplicate", b"duplicate", "paid_micro_idr", b"paid_micro_idr", "subscription", b"subscription"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurchasePlanResponse: _TypeAlias = PurchasePlanResponse  # noqa: Y015
+
+@_typing.final
+class GrantPlanRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    PLAN_ID_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    DAYS_FIELD_NUMBER: _builtins.int
+    PAID_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    plan_id: _builtins.str
+    idempotency_key: _builtins.str
+    source: _builtins.str
+    """paid (outside), gift, trial or granted."""
+    days: _builtins.int
+    """0: 30."""
+    paid_micro_idr: _builtins.int
+    """Of source paid: money from outside, which counts towards the free tier."""
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        plan_id: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+        source: _builtins.str = ...,
+        days: _builtins.int = ...,
+        paid_micro_idr: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "days", b"days", "idempotency_key", b"idempotency_key", "paid_micro_idr", b"paid_micro_idr", "plan_id", b"plan_id", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GrantPlanRequest: _TypeAlias = GrantPlanRequest  # noqa: Y015
+
+@_typing.final
+class SetAutoRenewRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    AUTO_RENEW_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    auto_renew: _builtins.bool
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        auto_renew: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "auto_renew", b"auto_renew"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetAutoRenewRequest: _TypeAlias = SetAutoRenewRequest  # noqa: Y015
+
+@_typing.final
+class GrantCouponRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    MODELS_FIELD_NUMBER: _builtins.int
+    BUDGET_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    idempotency_key: _builtins.str
+    name: _builtins.str
+    budget_micro_idr: _builtins.int
+    expires_at_ms: _builtins.int
+    @_builtins.property
+    def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+        name: _builtins.str = ...,
+        models: _abc.Iterable[_builtins.str] | None = ...,
+        budget_micro_idr: _builtins.int | None = ...,
+        expires_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_idr", b"_budget_micro_idr", "budget_micro_idr", b"budget_micro_idr"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_idr", b"_budget_micro_idr", "account_id", b"account_id", "budget_micro_idr", b"budget_micro_idr", "expires_at_ms", b"expires_at_ms", "idempotency_key", b"idempotency_key", "models", b"models", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__budget_micro_idr: _TypeAlias = _typing.Literal["budget_micro_idr"]  # noqa: Y015
+    _WhichOneofArgType__budget_micro_idr: _TypeAlias = _typing.Literal["_budget_micro_idr", b"_budget_micro_idr"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__budget_micro_idr) -> _WhichOneofReturnType__budget_micro_idr | None: ...
+
+Global___GrantCouponRequest: _TypeAlias = GrantCouponRequest  # noqa: Y015
+
+@_typing.final
+class GrantCouponResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUPON_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def coupon(self) -> Global___Coupon: ...
+    def __init__(
+        self,
+        *,
+        coupon: Global___Coupon | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["coupon", b"coupon"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coupon", b"coupon"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GrantCouponResponse: _TypeAlias = GrantCouponResponse  # noqa: Y015
+
+@_typing.final
+class GrantTokensRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    MODELS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    idempotency_key: _builtins.str
+    tokens: _builtins.int
+    expires_at_ms: _builtins.int
+    @_builtins.property
+    def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+        models: _abc.Iterable[_builtins.str] | None = ...,
+        tokens: _builtins.int = ...,
+        expires_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "expires_at_ms", b"expires_at_ms", "idempotency_key", b"idempotency_key", "models", b"models", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GrantTokensRequest: _TypeAlias = GrantTokensRequest  # noqa: Y015
+
+@_typing.final
+class GrantTokensResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ALLOCATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def allocation(self) -> Global___TokenAllocation: ...
+    def __init__(
+        self,
+        *,
+        allocation: Global___TokenAllocation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GrantTokensResponse: _TypeAlias = GrantTokensResponse  # noqa: Y015

@@ -94,6 +94,76 @@ class LedgerStub:
                 request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetRequestRequest.SerializeToString,
                 response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetRequestResponse.FromString,
                 _registered_method=True)
+        self.Charge = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/Charge',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.ChargeRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.ChargeResponse.FromString,
+                _registered_method=True)
+        self.CompleteCharge = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/CompleteCharge',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.CompleteChargeRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.CompleteChargeResponse.FromString,
+                _registered_method=True)
+        self.Refund = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/Refund',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.RefundRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.RefundResponse.FromString,
+                _registered_method=True)
+        self.GetFunding = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/GetFunding',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetFundingRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetFundingResponse.FromString,
+                _registered_method=True)
+        self.SetFunding = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/SetFunding',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.SetFundingRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetFundingResponse.FromString,
+                _registered_method=True)
+        self.SetMemberCap = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/SetMemberCap',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.SetMemberCapRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.SetMemberCapResponse.FromString,
+                _registered_method=True)
+        self.GetKeyUsage = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/GetKeyUsage',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetKeyUsageRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetKeyUsageResponse.FromString,
+                _registered_method=True)
+        self.PutPlan = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/PutPlan',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.PutPlanRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.PutPlanResponse.FromString,
+                _registered_method=True)
+        self.ListPlans = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/ListPlans',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.ListPlansRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.ListPlansResponse.FromString,
+                _registered_method=True)
+        self.PurchasePlan = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/PurchasePlan',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.PurchasePlanRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.PurchasePlanResponse.FromString,
+                _registered_method=True)
+        self.GrantPlan = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/GrantPlan',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantPlanRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.PurchasePlanResponse.FromString,
+                _registered_method=True)
+        self.SetAutoRenew = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/SetAutoRenew',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.SetAutoRenewRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetFundingResponse.FromString,
+                _registered_method=True)
+        self.GrantCoupon = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/GrantCoupon',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantCouponRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantCouponResponse.FromString,
+                _registered_method=True)
+        self.GrantTokens = channel.unary_unary(
+                '/kenari.ledger.v1.Ledger/GrantTokens',
+                request_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantTokensRequest.SerializeToString,
+                response_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantTokensResponse.FromString,
+                _registered_method=True)
 
 
 class LedgerServicer:
@@ -175,6 +245,99 @@ class LedgerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Charge(self, request, context):
+        """A job that takes long (video) is paid in full when it is accepted. Complete books the money and the usage row;
+        Refund gives it back to where it came from. Each happens once, whatever is repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CompleteCharge(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Refund(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetFunding(self, request, context):
+        """What the account can pay with, and how far each source is used up.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetFunding(self, request, context):
+        """The rolling PAYG limit, what happens when quota runs out, when alerts fire.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetMemberCap(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetKeyUsage(self, request, context):
+        """What a capped key has used of its caps in the present period.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PutPlan(self, request, context):
+        """Plans on sale or sold once. A plan is changed for everybody who has it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPlans(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PurchasePlan(self, request, context):
+        """Buys from the balance: a first plan, 30 more days of the same one, or an upgrade. Refusals: insufficient_balance,
+        plan_not_found, plan_not_on_sale, plan_lower (the plan in force costs more), price_changed, not_restartable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GrantPlan(self, request, context):
+        """A plan without payment here: paid elsewhere, a trial, a gift.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetAutoRenew(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GrantCoupon(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GrantTokens(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LedgerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -237,6 +400,76 @@ def add_LedgerServicer_to_server(servicer, server):
                     servicer.GetRequest,
                     request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetRequestRequest.FromString,
                     response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetRequestResponse.SerializeToString,
+            ),
+            'Charge': grpc.unary_unary_rpc_method_handler(
+                    servicer.Charge,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.ChargeRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.ChargeResponse.SerializeToString,
+            ),
+            'CompleteCharge': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompleteCharge,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.CompleteChargeRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.CompleteChargeResponse.SerializeToString,
+            ),
+            'Refund': grpc.unary_unary_rpc_method_handler(
+                    servicer.Refund,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.RefundRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.RefundResponse.SerializeToString,
+            ),
+            'GetFunding': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetFunding,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetFundingRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetFundingResponse.SerializeToString,
+            ),
+            'SetFunding': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetFunding,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.SetFundingRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetFundingResponse.SerializeToString,
+            ),
+            'SetMemberCap': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetMemberCap,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.SetMemberCapRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.SetMemberCapResponse.SerializeToString,
+            ),
+            'GetKeyUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetKeyUsage,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetKeyUsageRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetKeyUsageResponse.SerializeToString,
+            ),
+            'PutPlan': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutPlan,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.PutPlanRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.PutPlanResponse.SerializeToString,
+            ),
+            'ListPlans': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPlans,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.ListPlansRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.ListPlansResponse.SerializeToString,
+            ),
+            'PurchasePlan': grpc.unary_unary_rpc_method_handler(
+                    servicer.PurchasePlan,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.PurchasePlanRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.PurchasePlanResponse.SerializeToString,
+            ),
+            'GrantPlan': grpc.unary_unary_rpc_method_handler(
+                    servicer.GrantPlan,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantPlanRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.PurchasePlanResponse.SerializeToString,
+            ),
+            'SetAutoRenew': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetAutoRenew,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.SetAutoRenewRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetFundingResponse.SerializeToString,
+            ),
+            'GrantCoupon': grpc.unary_unary_rpc_method_handler(
+                    servicer.GrantCoupon,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantCouponRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantCouponResponse.SerializeToString,
+            ),
+            'GrantTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.GrantTokens,
+                    request_deserializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantTokensRequest.FromString,
+                    response_serializer=kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantTokensResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -563,6 +796,384 @@ class Ledger:
             '/kenari.ledger.v1.Ledger/GetRequest',
             kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetRequestRequest.SerializeToString,
             kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetRequestResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Charge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/Charge',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.ChargeRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.ChargeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompleteCharge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/CompleteCharge',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.CompleteChargeRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.CompleteChargeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Refund(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/Refund',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.RefundRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.RefundResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetFunding(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/GetFunding',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetFundingRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetFundingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetFunding(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/SetFunding',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.SetFundingRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetFundingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetMemberCap(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/SetMemberCap',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.SetMemberCapRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.SetMemberCapResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetKeyUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/GetKeyUsage',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetKeyUsageRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetKeyUsageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutPlan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/PutPlan',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.PutPlanRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.PutPlanResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPlans(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/ListPlans',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.ListPlansRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.ListPlansResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PurchasePlan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/PurchasePlan',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.PurchasePlanRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.PurchasePlanResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GrantPlan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/GrantPlan',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantPlanRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.PurchasePlanResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetAutoRenew(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/SetAutoRenew',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.SetAutoRenewRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.GetFundingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GrantCoupon(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/GrantCoupon',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantCouponRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantCouponResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GrantTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.ledger.v1.Ledger/GrantTokens',
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantTokensRequest.SerializeToString,
+            kenari_dot_ledger_dot_v1_dot_ledger__pb2.GrantTokensResponse.FromString,
             options,
             channel_credentials,
             insecure,

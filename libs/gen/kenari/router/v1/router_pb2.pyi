@@ -254,6 +254,7 @@ class Model(_message.Message):
     FREE_DAILY_FIELD_NUMBER: _builtins.int
     REASONING_FIELD_NUMBER: _builtins.int
     REASONING_OPTIONS_FIELD_NUMBER: _builtins.int
+    SUBSCRIBERS_ONLY_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     vendor: _builtins.str
     free: _builtins.bool
@@ -264,6 +265,8 @@ class Model(_message.Message):
     free_rpm: _builtins.int
     free_daily: _builtins.int
     reasoning: _builtins.bool
+    subscribers_only: _builtins.bool
+    """Served only to accounts with an active plan."""
     @_builtins.property
     def price(self) -> Global___Price: ...
     @_builtins.property
@@ -284,10 +287,11 @@ class Model(_message.Message):
         free_daily: _builtins.int | None = ...,
         reasoning: _builtins.bool = ...,
         reasoning_options: _abc.Iterable[_builtins.str] | None = ...,
+        subscribers_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_free_daily", b"_free_daily", "_free_rpm", b"_free_rpm", "free_daily", b"free_daily", "free_rpm", b"free_rpm", "price", b"price"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_free_daily", b"_free_daily", "_free_rpm", b"_free_rpm", "context_length", b"context_length", "free", b"free", "free_daily", b"free_daily", "free_rpm", b"free_rpm", "id", b"id", "max_input_tokens", b"max_input_tokens", "max_output_tokens", b"max_output_tokens", "price", b"price", "reasoning", b"reasoning", "reasoning_options", b"reasoning_options", "vendor", b"vendor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_free_daily", b"_free_daily", "_free_rpm", b"_free_rpm", "context_length", b"context_length", "free", b"free", "free_daily", b"free_daily", "free_rpm", b"free_rpm", "id", b"id", "max_input_tokens", b"max_input_tokens", "max_output_tokens", b"max_output_tokens", "price", b"price", "reasoning", b"reasoning", "reasoning_options", b"reasoning_options", "subscribers_only", b"subscribers_only", "vendor", b"vendor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__free_daily: _TypeAlias = _typing.Literal["free_daily"]  # noqa: Y015
     _WhichOneofArgType__free_daily: _TypeAlias = _typing.Literal["_free_daily", b"_free_daily"]  # noqa: Y015
@@ -311,11 +315,14 @@ class Price(_message.Message):
     OUTPUT_FIELD_NUMBER: _builtins.int
     CACHE_READ_FIELD_NUMBER: _builtins.int
     CACHE_WRITE_FIELD_NUMBER: _builtins.int
+    UNIT_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     input: _builtins.int
     output: _builtins.int
     cache_read: _builtins.int
     cache_write: _builtins.int
+    unit: _builtins.int
+    """Of models that are not billed by tokens: micro-Rupiah for one image, second, song, page or call."""
     def __init__(
         self,
         *,
@@ -324,19 +331,24 @@ class Price(_message.Message):
         output: _builtins.int = ...,
         cache_read: _builtins.int | None = ...,
         cache_write: _builtins.int | None = ...,
+        unit: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cache_read", b"_cache_read", "_cache_write", b"_cache_write", "cache_read", b"cache_read", "cache_write", b"cache_write"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cache_read", b"_cache_read", "_cache_write", b"_cache_write", "_unit", b"_unit", "cache_read", b"cache_read", "cache_write", b"cache_write", "unit", b"unit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cache_read", b"_cache_read", "_cache_write", b"_cache_write", "cache_read", b"cache_read", "cache_write", b"cache_write", "input", b"input", "output", b"output", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cache_read", b"_cache_read", "_cache_write", b"_cache_write", "_unit", b"_unit", "cache_read", b"cache_read", "cache_write", b"cache_write", "input", b"input", "output", b"output", "unit", b"unit", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cache_read: _TypeAlias = _typing.Literal["cache_read"]  # noqa: Y015
     _WhichOneofArgType__cache_read: _TypeAlias = _typing.Literal["_cache_read", b"_cache_read"]  # noqa: Y015
     _WhichOneofReturnType__cache_write: _TypeAlias = _typing.Literal["cache_write"]  # noqa: Y015
     _WhichOneofArgType__cache_write: _TypeAlias = _typing.Literal["_cache_write", b"_cache_write"]  # noqa: Y015
+    _WhichOneofReturnType__unit: _TypeAlias = _typing.Literal["unit"]  # noqa: Y015
+    _WhichOneofArgType__unit: _TypeAlias = _typing.Literal["_unit", b"_unit"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cache_read) -> _WhichOneofReturnType__cache_read | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cache_write) -> _WhichOneofReturnType__cache_write | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__unit) -> _WhichOneofReturnType__unit | None: ...
 
 Global___Price: _TypeAlias = Price  # noqa: Y015
 
