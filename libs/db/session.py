@@ -1,4 +1,4 @@
-"""One connection for one worker that runs statement after statement.
+"""One connection for one worker that runs transaction after transaction.
 
 Made by ``Database.session``. It spares the pool's reset between uses, a round trip each, and keeps prepared plans.
 """
@@ -6,11 +6,12 @@ Made by ``Database.session``. It spares the pool's reset between uses, a round t
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from libs.db.errors import FAILURES, away
 
 Connect = Callable[[], Awaitable[Any]]
+T = TypeVar("T")
 
 
 class Session:
@@ -20,16 +21,24 @@ class Session:
         self._connect = connect
         self._conn: Any = None
 
-    async def fetchrow(self, statement: str, *arguments: Any) -> Any:
-        """Run one statement as a transaction of its own and return its first row.
+    async def transact(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Do the work on the connection inside a transaction, which is rolled back when it raises.
 
-        Raises DatabaseAwayError, after which the same statement may be asked again if it is idempotent, or the
-        server's own refusal (``asyncpg.PostgresError``, also for an argument that does not fit its type).
+        Raises DatabaseAwayError, after which the same work may be done again if it is idempotent, the server's own
+        refusal (``asyncpg.PostgresError``, also for an argument that does not fit its type), and what the work raises.
         """
+
+        async def inside(conn: Any) -> T:
+            async with conn.transaction():
+                return await work(conn)
+
+        return await self._guarded(inside)
+
+    async def _guarded(self, work: Callable[[Any], Awaitable[T]]) -> T:
         try:
             if self._conn is None:
                 self._conn = await self._connect()
-            return await self._conn.fetchrow(statement, *arguments)
+            return await work(self._conn)
         except asyncio.CancelledError:
             # What the server still does is unknown to whoever comes next.
             self._drop()

@@ -20,7 +20,7 @@ from libs.service.component import Periodic
 from libs.service.service import Service
 from services.ledger.clients import RouterPrices
 from services.ledger.consumers import UsageReader
-from services.ledger.jobs import Jobs
+from services.ledger.jobs import Jobs, Renewals
 from services.ledger.prices import Prices
 from services.ledger.reads import Reads
 from services.ledger.rollup import Rollup
@@ -28,6 +28,7 @@ from services.ledger.rpc import NAME, LedgerRpc
 from services.ledger.service import Ledger
 from services.ledger.settings import LedgerSettings
 from services.ledger.store import Store
+from services.ledger.subscriptions import Subscriptions
 
 
 def read_settings() -> LedgerSettings:
@@ -58,11 +59,17 @@ def build(settings: LedgerSettings) -> Service:
     jobs = Jobs(store, database, settings.keep, clock, telemetry)
     service.add(Periodic("tend-days", settings.partitions_every_s, jobs.tend_days, telemetry))
     service.add(Periodic("sweep", settings.sweep_every_s, jobs.sweep, telemetry))
+    renewals = Renewals(Subscriptions(database, clock))
+    service.add(Periodic("renew", settings.renew_every_s, renewals.run, telemetry))
     service.add(Periodic("roll-up", settings.rollup_every_s, Rollup(database, telemetry).run, telemetry))
     service.add(Periodic("measure", settings.measure_every_s, jobs.measure, telemetry))
     service.add(Periodic("check-quick", settings.reconcile_every_s, jobs.check_quick, telemetry))
 
     server = RpcServer(settings.rpc, telemetry)
-    server.register(ledger_pb2_grpc.add_LedgerServicer_to_server, LedgerRpc(ledger, Reads(database), telemetry), NAME)
+    server.register(
+        ledger_pb2_grpc.add_LedgerServicer_to_server,
+        LedgerRpc(ledger, Reads(database), telemetry),
+        NAME,
+    )
     service.add(server)
     return service

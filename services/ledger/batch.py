@@ -1,293 +1,260 @@
-"""Calls as the columns of one statement, and its answer as answers to the calls.
+"""One transaction's worth of calls: what they have to see, what becomes of each, and what that changes.
 
-Called by posting.py only. The order of the columns is that of the function ``post_batch`` (migrations).
+Called by posting.py only. Inside an account finishes come first, then reservations in order of arrival.
 """
 
-import time
+from collections import Counter
 from collections.abc import Sequence
-from enum import IntEnum
-from typing import Any
+from enum import Enum
 
-from libs.core.clock import rfc3339
+import msgspec
+
 from libs.core.errors import KenariError
-from libs.core.ids import uuid7_hex
-from libs.events.base import Envelope, encode
-from libs.events.ledger import UsageSettled
-from libs.events.topics import LEDGER_ENTRIES
-from services.ledger.domain.calls import InvalidCallError, Release, Reserve, Settle, request_ms
-from services.ledger.domain.charging import Charge, charge
-from services.ledger.domain.pricing import WorstCase, worst_case
-from services.ledger.job import Job
+from services.ledger.books import Opened, Wanted
+from services.ledger.domain import movements, windows
+from services.ledger.domain.calls import (
+    Charged,
+    Granted,
+    InvalidCallError,
+    Redirected,
+    Release,
+    Released,
+    Reserve,
+    Settle,
+    Settled,
+)
+from services.ledger.domain.descriptor import Signer, granted_as, lost_hold
+from services.ledger.domain.effects import Effects
+from services.ledger.domain.funding import Redirect, Refusal, utc_day
+from services.ledger.domain.meters import WorstCase, worst_case, worth
+from services.ledger.domain.pricing import Price
+from services.ledger.domain.refusals import denied
+from services.ledger.domain.state import Account, Hold
+from services.ledger.job import Answer, Job
+from services.ledger.settings import LedgerSettings
 
 _DAY_MS = 86_400_000
 _INT64 = 2**63 - 1
-_NO_HASH = "0" * 32
-
-_FINISH = (
-    "int4",
-    "uuid",
-    "int4",
-    "int2",
-    "text",
-    "text",
-    "text",
-    "text",
-    "text",
-    "text",
-    "text",
-    "text",
-    "bool",
-    "int4",
-    "int4",
-    "int4",
-    "int4",
-    "int8",
-    "int8",
-    "uuid",
-    "int8",
-    "text",
-    "text",
-)
-_RESERVE = (
-    "int8",
-    "uuid",
-    "int4",
-    "text",
-    "text",
-    "text",
-    "text",
-    "text",
-    "uuid",
-    "int4",
-    "int8",
-    "int8",
-    "int4",
-    "int8",
-    "int8",
-)
-_ACCOUNTS = ("text", "text", "int4", "int4")
-
-POST = "select * from post_batch({}, $5, $6, $7, {})".format(
-    ", ".join(f"${n}::text::{kind}[]" for n, kind in enumerate(_ACCOUNTS, 1)),
-    ", ".join(f"${n}::text::{kind}[]" for n, kind in enumerate(_FINISH + _RESERVE, 8)),
-)
-"""Takes what ``Batch.columns`` gives."""
+_UNPAID = frozenset({"free", "byok"})
 
 
-class Finished(IntEnum):
-    """What became of a settle or release (``out_f_status``)."""
+class Result(Enum):
+    """What became of a call, for the metrics."""
 
-    DONE = 1
-    BEFORE = 2
-    CONFLICT = 3
-    NO_HOLD = 4
-    OTHER_ACCOUNT = 5
-    OTHER_PRICE = 6
-    NOTHING = 7
+    DONE = "done"
+    GRANTED = "granted"
+    BEFORE = "before"
+    CONFLICT = "conflict"
+    NOTHING = "nothing"
+    REDIRECTED = "redirected"
+    FAILED = "failed"
+    OTHER_PRICE = "other_price"
 
 
-class Reserved(IntEnum):
-    """What became of a reservation (``out_r_status``)."""
+class Outcome(msgspec.Struct, gc=False):
+    """``answer`` for whoever waits; or why there is none (``reason``), or the price version to try again with."""
 
-    GRANTED = 1
-    BEFORE = 2
-    NO_FUNDS = 3
-    PAYG_LIMIT = 4
-    FINISHED = 5
-    OTHER_CONTENT = 6
-    ID_TIME = 7
+    job: Job
+    result: Result | str
+    answer: Answer | None = None
+    reason: str = ""
+
+
+class HoldsLostError(KenariError):
+    """Settlements come with a signed descriptor for holds that are not there: a failover lost them."""
+
+    def __init__(self, holds: list[Hold]) -> None:
+        super().__init__("holds lost", reason="holds_lost")
+        self.holds = holds
 
 
 class Batch:
-    """One transaction's worth of calls, grouped by account; finishes and reserves stand as in the statement.
+    """Calls grouped by account; those that do not fit the books' integers are in ``unfit`` and take no part."""
 
-    Calls that do not fit the books' integers are in ``unfit`` with the reason and take no part.
-    """
-
-    def __init__(self, jobs: Sequence[Job], *, charge_interrupted: bool) -> None:
-        self.finishes: list[Job] = []
-        self.reserves: list[Job] = []
-        self.charges: list[Charge | None] = []
-        self.worst: list[WorstCase] = []
+    def __init__(self, jobs: Sequence[Job], signer: Signer, settings: LedgerSettings) -> None:
         self.unfit: list[tuple[Job, KenariError]] = []
-        self._finish_rows: list[tuple[Any, ...]] = []
-        self._reserve_rows: list[tuple[Any, ...]] = []
-        self._accounts: list[str] = []
-        self._paying: list[str] = []
-        self._finish_end: list[int] = []
-        self._reserve_end: list[int] = []
-        self._now = rfc3339(time.time_ns() // 1_000_000)
-        self._charge_interrupted = charge_interrupted
-        self._build(jobs)
-
-    def columns(self, ttl_ms: int, id_window_ms: int) -> tuple[Any, ...]:
-        """The arguments of ``POST``."""
-        lists: tuple[list[Any], ...] = (self._accounts, self._paying, self._finish_end, self._reserve_end)
-        return (
-            *(literal(column, kind) for column, kind in zip(lists, _ACCOUNTS, strict=True)),
-            LEDGER_ENTRIES.name,
-            ttl_ms,
-            id_window_ms,
-            *_literals(self._finish_rows, _FINISH),
-            *_literals(self._reserve_rows, _RESERVE),
-        )
-
-    def _build(self, jobs: Sequence[Job]) -> None:
-        by_account: dict[str, list[Job]] = {}
+        self.jobs: list[Job] = []
+        self._signer = signer
+        self._settings = settings
+        self._ttl_ms = int(settings.hold_ttl_s * 1000)
+        self._worst: dict[Job, WorstCase] = {}
+        self._lost: list[Hold] = []
         for job in jobs:
-            by_account.setdefault(job.call.account_id, []).append(job)
-        for account in sorted(by_account):
-            paying = False
-            for job in by_account[account]:
-                try:
-                    paying |= self._add(job)
-                except InvalidCallError as error:
-                    self.unfit.append((job, error))
-            self._accounts.append(account)
-            if paying:
-                self._paying.append(account)
-            self._finish_end.append(len(self.finishes))
-            self._reserve_end.append(len(self.reserves))
+            try:
+                self._check(job)
+            except InvalidCallError as error:
+                self.unfit.append((job, error))
+            else:
+                self.jobs.append(job)
+        # Stable: finishes before reservations, each in the order in which they came.
+        self.jobs.sort(key=lambda job: isinstance(job.call, Reserve))
 
-    def _add(self, job: Job) -> bool:
-        """Add one call's row; return whether it concerns its account's wallet."""
+    def _check(self, job: Job) -> None:
         call = job.call
-        if isinstance(call, Settle):
-            self._add_settle(job, call)
-            return call.billing_kind == "payg"
         if isinstance(call, Reserve):
-            self._add_reserve(job, call)
-        else:
-            self._add_release(job, call)
-        return True
+            assert job.price is not None
+            worst = worst_case(call, job.price)
+            if worst.full > _INT64:
+                raise InvalidCallError("the hold is out of range")
+            self._worst[job] = worst
+        elif isinstance(call, Settle):
+            assert job.price is not None
+            # No charge is above this: all tokens, and all units, at the dearest price.
+            tokens = call.prompt_tokens + call.completion_tokens + call.cached_tokens + call.cache_write_tokens
+            if tokens * _dearest(job.price) // 1_000_000 + call.units * (job.price.unit or 0) > _INT64:
+                raise InvalidCallError("the charge is out of range")
 
-    def _add_settle(self, job: Job, call: Settle) -> None:
+    def wanted(self, lost: Sequence[Hold]) -> Wanted:
+        """What the transaction has to lock and read; ``lost`` are holds that ``work`` has missed."""
+        wanted = Wanted([], [], [], [], [], [], lost)
+        paying, keys, members = set(), set(), set()
+        made = {hold.account_id for hold in lost}
+        for number, job in enumerate(self.jobs, 1):
+            call = job.call
+            wanted.calls.append((int(call.request_id[:12], 16) // _DAY_MS, call.request_id, call.line))
+            if isinstance(call, Settle):
+                wanted.settles.append(number)
+                if call.billing_kind in _UNPAID and not call.descriptor:
+                    continue
+            elif isinstance(call, Reserve):
+                if call.caps:
+                    keys.add(call.key_id)
+                    # Its wallet's row is the mutex of its keys as well.
+                    made.add(call.account_id)
+                if call.member_id:
+                    members.add(f"{call.account_id}/{call.member_id}")
+            paying.add(call.account_id)
+        wanted.paying, wanted.create = sorted(paying), sorted(made)
+        wanted.keys, wanted.members = sorted(keys), sorted(members)
+        return wanted
+
+    def work(self, opened: Opened, effects: Effects) -> list[Outcome]:
+        """Do all calls on the opened books; raise HoldsLostError. Nothing is written yet."""
+        self._lost = []
+        outcomes = [self._one(job, opened, effects) for job in self.jobs]
+        if self._lost:
+            raise HoldsLostError(self._lost)
+        return outcomes
+
+    def _one(self, job: Job, opened: Opened, effects: Effects) -> Outcome:
+        call = job.call
+        hold = opened.holds.get((call.request_id, call.line))
+        if isinstance(call, Reserve):
+            return self._reserve(job, call, hold, opened, effects)
+        if hold is not None and hold.account_id != call.account_id:
+            return Outcome(job, Result.FAILED, reason="other_account")
+        if isinstance(call, Settle):
+            return self._settle(job, call, hold, opened, effects)
+        return self._release(job, call, hold, opened, effects)
+
+    def _reserve(self, job: Job, call: Reserve, hold: Hold | None, opened: Opened, effects: Effects) -> Outcome:
+        ms = int(call.request_id[:12], 16)
+        if abs(ms - opened.now_ms) > self._settings.id_window_s * 1000:
+            return Outcome(job, Result.FAILED, reason="request_id_time")
+        account = opened.account(call.account_id)
+        if hold is not None:
+            return self._again(job, call, hold, account)
+        left = None
+        if account.plan is not None and account.plan.active(opened.now_ms):
+            left = windows.left(account, account.plan, opened.now_ms)
+        worst = self._worst[job]
+        taken = movements.reserve(
+            account, call, worst, effects, day=utc_day(ms), now_ms=opened.now_ms, ttl_ms=self._ttl_ms
+        )
+        if isinstance(taken, Refusal):
+            answer = denied(taken.code, call, account, worst.full, self._settings.top_up_url)
+            return Outcome(job, taken.code, answer)
+        if isinstance(taken, Redirect):
+            return Outcome(job, Result.REDIRECTED, Redirected(taken.reason))
+        return Outcome(job, Result.GRANTED, self._answer(call, taken, account, left, duplicate=False))
+
+    def _again(self, job: Job, call: Reserve, hold: Hold, account: Account) -> Outcome:
+        if hold.request_hash != call.content_hash() or hold.account_id != call.account_id:
+            return Outcome(job, Result.FAILED, reason="other_content")
+        if hold.state not in ("open", "posted"):
+            return Outcome(job, Result.FAILED, reason="already_finished")
+        return Outcome(job, Result.BEFORE, self._answer(call, hold, account, None, duplicate=True))
+
+    def _answer(
+        self, call: Reserve, hold: Hold, account: Account, left: list[tuple[str, int]] | None, *, duplicate: bool
+    ) -> Answer:
+        available = account.wallet.available if account.wallet is not None else 0
+        if call.on_acceptance:
+            return Charged(hold.amount, available, duplicate)
+        descriptor = self._signer.sign(granted_as(hold)) if hold.state else ""
+        lowered = hold.max_tokens < call.max_tokens
+        return Granted(hold.funding, hold.max_tokens, lowered, hold.amount, self._ttl_ms, descriptor, available, left)
+
+    def _settle(self, job: Job, call: Settle, hold: Hold | None, opened: Opened, effects: Effects) -> Outcome:
         assert job.price is not None
-        charged = charge(call, job.price, charge_interrupted=self._charge_interrupted)
-        if charged.catalog > _INT64:
-            raise InvalidCallError("the charge is out of range")
-        ms = request_ms(call.request_id)
-        self._finish_rows.append(
-            (
-                ms // _DAY_MS,
-                call.request_id,
-                call.line,
-                2 if job.create else 1,
-                call.account_id,
-                call.key_id,
-                call.endpoint,
-                call.model,
-                call.vendor,
-                job.price.version,
-                call.billing_kind,
-                call.outcome,
-                call.estimated,
-                call.prompt_tokens,
-                call.completion_tokens,
-                call.cached_tokens,
-                call.cache_write_tokens,
-                charged.cost,
-                charged.catalog,
-                call.content_hash(),
-                call.started_at_ms or ms,
-                self._event(call, charged),
-                job.trace,
-            )
-        )
-        self.finishes.append(job)
-        self.charges.append(charged)
+        stands = opened.settled.get((call.request_id, call.line))
+        if stands is not None:
+            if stands.account_id != call.account_id:
+                return Outcome(job, Result.FAILED, reason="other_account")
+            same = stands.settle_hash == call.content_hash()
+            if not same:
+                self._conflict(job, call, hold, "settled", effects)
+            return self._settled(job, opened, stands.cost, stands.catalog, duplicate=same, conflict=not same)
+        if hold is not None and (hold.state in ("released", "posted", "refunded") or hold.funding != call.billing_kind):
+            self._conflict(job, call, hold, hold.state, effects)
+            return self._settled(job, opened, hold.cost or 0, 0, duplicate=False, conflict=True)
+        if hold is None and (call.descriptor or call.billing_kind not in _UNPAID):
+            lost = self._rebuilt(call)
+            if lost is not None:
+                self._lost.append(lost)
+            if lost is not None or call.billing_kind not in _UNPAID:
+                return Outcome(job, Result.FAILED, reason="unknown_hold")
+        if hold is not None and hold.price_version != job.price.version:
+            return Outcome(job, Result.OTHER_PRICE, reason=hold.price_version)
+        value = worth(call, hold, job.price, charge_interrupted=self._settings.charge_interrupted)
+        day = utc_day(int(call.request_id[:12], 16))
+        account = opened.account(call.account_id)
+        cost = movements.settle(account, hold, call, value, effects, day=day, now_ms=opened.now_ms, trace=job.trace)
+        return self._settled(job, opened, cost, value.value, duplicate=False, conflict=False)
 
-    def _add_release(self, job: Job, call: Release) -> None:
-        self._finish_rows.append(
-            (
-                request_ms(call.request_id) // _DAY_MS,
-                call.request_id,
-                call.line,
-                0,
-                call.account_id,
-                "",
-                "",
-                "",
-                "",
-                "",
-                "",
-                "",
-                False,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                _NO_HASH,
-                0,
-                "",
-                "",
-            )
-        )
-        self.finishes.append(job)
-        self.charges.append(None)
+    def _settled(
+        self, job: Job, opened: Opened, cost: int, catalog: int, *, duplicate: bool, conflict: bool
+    ) -> Outcome:
+        wallet = opened.account(job.call.account_id).wallet
+        available = wallet.available if wallet is not None else 0
+        result = Result.CONFLICT if conflict else Result.BEFORE if duplicate else Result.DONE
+        return Outcome(job, result, Settled(cost, catalog, available, duplicate, conflict))
 
-    def _add_reserve(self, job: Job, call: Reserve) -> None:
+    def _conflict(self, job: Job, call: Settle, hold: Hold | None, reason: str, effects: Effects) -> None:
         assert job.price is not None
-        worst = worst_case(job.price, call.input_tokens, call.max_tokens)
-        if worst.full > _INT64:
-            raise InvalidCallError("the hold is out of range")
-        self._reserve_rows.append(
-            (
-                request_ms(call.request_id),
-                call.request_id,
-                call.line,
-                call.account_id,
-                call.key_id,
-                call.endpoint,
-                call.model,
-                call.price_version,
-                call.content_hash(),
-                call.max_tokens,
-                worst.full,
-                worst.least,
-                call.input_tokens,
-                worst.input_price,
-                job.price.output,
-            )
-        )
-        self.reserves.append(job)
-        self.worst.append(worst)
+        value = worth(call, hold, job.price, charge_interrupted=self._settings.charge_interrupted)
+        movements.conflict(call, reason, value, effects)
 
-    def _event(self, call: Settle, charged: Charge) -> str:
-        data = {
-            "request_id": call.request_id,
-            "line": call.line,
-            "account_id": call.account_id,
-            "key_id": call.key_id,
-            "model": call.model,
-            "vendor": call.vendor,
-            "endpoint": call.endpoint,
-            "billing_kind": call.billing_kind,
-            "prompt_tokens": call.prompt_tokens,
-            "completion_tokens": call.completion_tokens,
-            "cached_tokens": call.cached_tokens,
-            "cache_write_tokens": call.cache_write_tokens,
-            "cost_micro_idr": charged.cost,
-            "catalog_micro_idr": charged.catalog,
-        }
-        return encode(Envelope(uuid7_hex(), UsageSettled.TYPE, "ledger", call.account_id, self._now, data)).decode()
+    def _rebuilt(self, call: Settle) -> Hold | None:
+        """The hold as its descriptor remembers it; None when we did not sign that for this request."""
+        granted = self._signer.read(call.descriptor)
+        if granted is None or (granted.request_id, granted.line, granted.account_id, granted.billing_kind) != (
+            call.request_id,
+            call.line,
+            call.account_id,
+            call.billing_kind,
+        ):
+            return None
+        return lost_hold(granted, call)
+
+    @staticmethod
+    def _release(job: Job, call: Release, hold: Hold | None, opened: Opened, effects: Effects) -> Outcome:
+        if hold is None or hold.state not in ("open", "released"):
+            return Outcome(job, Result.NOTHING, Released(released=False))
+        if hold.state == "released":
+            return Outcome(job, Result.BEFORE, Released(released=True))
+        movements.release(opened.account(call.account_id), hold, effects)
+        return Outcome(job, Result.DONE, Released(released=True))
 
 
-def literal(values: Sequence[Any], kind: str) -> str:
-    """An array as PostgreSQL writes it. The driver's own encoding of arrays takes ten times as long."""
-    if kind != "text":
-        return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
-    if not values:
-        return "{}"
-    joined = "\n".join(values)
-    if '"' in joined or "\\" in joined:
-        values = [value.replace("\\", "\\\\").replace('"', '\\"') for value in values]
-    return '{"' + '","'.join(values) + '"}'
+def count(outcomes: Sequence[Outcome], kind: type) -> Counter[str]:
+    """How often calls of that kind came to each result."""
+    return Counter(
+        one.result.value if isinstance(one.result, Result) else one.result
+        for one in outcomes
+        if isinstance(one.job.call, kind)
+    )
 
 
-def _literals(rows: list[tuple[Any, ...]], kinds: tuple[str, ...]) -> list[str]:
-    if not rows:
-        return ["{}"] * len(kinds)
-    return [literal(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+def _dearest(price: Price) -> int:
+    return max(price.input, price.output, price.cache_read or 0, price.cache_write or 0)

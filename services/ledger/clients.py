@@ -29,4 +29,5 @@ class RouterPrices:
             price.output,
             price.cache_read if price.HasField("cache_read") else None,
             price.cache_write if price.HasField("cache_write") else None,
+            price.unit if price.HasField("unit") else None,
         )

@@ -53,4 +53,5 @@ def _settle(said: UsageRecorded) -> Settle:
         said.estimated,
         said.descriptor,
         said.started_at_ms,
+        said.units,
     )

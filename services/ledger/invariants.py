@@ -6,20 +6,11 @@ Asked by reconcile.py (all, by an operator and nightly) and jobs.py (the quick o
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
-
 from libs.db.database import Database
+from services.ledger.funding_invariants import FUNDING
+from services.ledger.invariant import Invariant
 
 SHOWN = 20
-
-
-class Invariant(msgspec.Struct, frozen=True):
-    """``breaks`` selects the rows that break ``rule``. ``quick`` ones read indexes and wallets only."""
-
-    name: str
-    rule: str
-    quick: bool
-    breaks: str
 
 
 _MOVED = """
@@ -85,34 +76,18 @@ ALL: tuple[Invariant, ...] = (
             where (c.paid, c.bonus) is distinct from (b.paid, b.bonus)""",
     ),
     Invariant(
-        "spend",
-        "the running total of PAYG spend is the sum of usage transfers",
-        False,
-        """select coalesce(w.account_id, t.account_id) as account_id, w.payg_cum, t.spent
-           from wallet w full join (select account_id, sum(amount) as spent from transfer where kind = 'usage'
-                                    group by 1) t on t.account_id = w.account_id
-           where coalesce(w.payg_cum, 0) <> coalesce(t.spent, 0)""",
-    ),
-    Invariant(
-        "marks",
-        "spend marks rise with time and stay below the running total",
-        False,
-        """select m.scope_id, m.minute, m.cum_before from (
-               select s.*, lead(s.cum_before, 1, w.payg_cum) over (partition by s.scope_id order by s.minute) as next
-               from spend_mark s left join wallet w on w.account_id = s.scope_id) m
-           where m.next is null or m.cum_before >= m.next""",
-    ),
-    Invariant(
         "settled_once",
-        "a settled hold has one usage row of equal cost, and a payg usage row its settled hold",
+        "a finished hold has one usage row of equal cost, and a usage row that somebody paid its finished hold",
         False,
         """select coalesce(h.request_id, u.request_id) as request_id, coalesce(h.line, u.line) as line, h.state,
                   h.cost as hold_cost, u.cost as usage_cost
-           from (select * from hold where state = 'settled') h
-           full join (select * from usage_row where billing_kind = 'payg'
-                      and day >= (select coalesce(min(day), '-infinity') from hold)) u
+           from (select day, request_id, line, account_id, funding, state,
+                        case state when 'settled' then cost else 0 end as cost
+                   from hold where state in ('settled', 'refunded')) h
+           full join (select * from usage_row where day >= (select coalesce(min(day), '-infinity') from hold)) u
              on u.day = h.day and u.request_id = h.request_id and u.line = h.line
-           where h.request_id is null or u.request_id is null or h.cost <> u.cost or h.account_id <> u.account_id""",
+           where u.request_id is null or h.cost <> u.cost or h.account_id <> u.account_id or h.funding <> u.billing_kind
+              or (h.request_id is null and u.billing_kind not in ('free', 'byok'))""",
     ),
     Invariant(
         "charged",
@@ -122,30 +97,36 @@ ALL: tuple[Invariant, ...] = (
                   t.charged
            from (select * from usage_row where cost > 0) u
            full join (select day, request_id, line, account_id, sum(amount) as charged from transfer
-                      where kind = 'usage' and day >= (select coalesce(min(day), '-infinity') from usage_row)
+                      where kind in ('usage', 'complete')
+                        and day >= (select coalesce(min(day), '-infinity') from usage_row)
                       group by 1, 2, 3, 4) t
              on t.day = u.day and t.request_id = u.request_id and t.line = u.line
            where u.cost is distinct from t.charged or u.account_id <> t.account_id""",
     ),
     Invariant(
         "direction",
-        "usage flows from a customer to revenue, credits from outside to a customer",
+        "money for usage and plans flows to revenue, credits come from outside, refunds go back",
         False,
         """select request_id, line, kind, debit, credit from transfer
            where not case kind when 'usage' then debit in (1, 2) and credit = 10
+                               when 'charge' then debit in (1, 2) and credit = 40
+                               when 'complete' then debit = 40 and credit = 10
+                               when 'refund' then debit = 40 and credit in (1, 2)
+                               when 'plan' then debit in (1, 2, 20) and credit = 60
                                when 'top_up' then debit = 20 and credit = 1
                                when 'bonus' then debit = 30 and credit = 2 end""",
     ),
     Invariant(
         "credits",
-        "as many credits as idempotency keys, and all top-ups are in paid_in_total",
+        "as many credits as idempotency keys, and all money from outside is in paid_in_total",
         False,
-        """select k.keys, t.credits, p.paid_in, t.topped_up
+        """select k.keys, t.credits, p.paid_in, t.from_outside
            from (select count(*) as keys from idem where scope = 'credit') k,
-                (select count(*) as credits, coalesce(sum(amount) filter (where kind = 'top_up'), 0) as topped_up
-                 from transfer where kind <> 'usage') t,
+                (select count(*) filter (where kind in ('top_up', 'bonus')) as credits,
+                        coalesce(sum(amount) filter (where debit = 20), 0) as from_outside
+                 from transfer) t,
                 (select coalesce(sum(paid_in_total), 0) as paid_in from wallet) p
-           where k.keys <> t.credits or p.paid_in <> t.topped_up""",
+           where k.keys <> t.credits or p.paid_in <> t.from_outside""",
     ),
     Invariant(
         "rollup",
@@ -165,6 +146,7 @@ ALL: tuple[Invariant, ...] = (
                  (d.requests, d.prompt_tokens, d.completion_tokens, d.cached_tokens, d.cache_write_tokens, d.cost,
                   d.catalog)""",
     ),
+    *FUNDING,
 )
 
 

@@ -8,9 +8,11 @@ from abc import ABC, abstractmethod
 from typing import TypeAlias
 
 from services.ledger.domain.calls import (
+    Charged,
     Denied,
     Granted,
     NotDoneError,
+    Redirected,
     RefusedError,
     Release,
     Released,
@@ -21,7 +23,7 @@ from services.ledger.domain.calls import (
 from services.ledger.domain.pricing import Price
 
 Call: TypeAlias = Reserve | Settle | Release
-Answer: TypeAlias = Granted | Denied | Settled | Released
+Answer: TypeAlias = Granted | Denied | Redirected | Charged | Settled | Released
 
 REFUSALS = frozenset(
     {"already_finished", "other_content", "request_id_time", "unknown_hold", "other_account", "invalid"}
@@ -30,16 +32,15 @@ REFUSALS = frozenset(
 
 
 class Job(ABC):
-    """A call with its price. ``create``: its signed descriptor was seen, so a missing hold is no obstacle."""
+    """A call with its price."""
 
-    __slots__ = ("call", "create", "ident", "price", "trace")
+    __slots__ = ("call", "ident", "price", "trace")
 
     def __init__(self, call: Call, trace: str = "") -> None:
         self.call = call
         self.ident = (call.request_id, call.line)
         self.trace = trace
         self.price: Price | None = None
-        self.create = False
 
     @abstractmethod
     def done(self, answer: Answer) -> None:

@@ -12,13 +12,27 @@ from libs.ops.telemetry import Telemetry
 from services.ledger import invariants, rollup
 from services.ledger.settings import KeepSettings
 from services.ledger.store import Store
+from services.ledger.subscriptions import Subscriptions
 from services.ledger.telemetry import BROKEN, DEFAULT_ROWS, EXPIRED, HOLDS_OPEN, HOLDS_OVERDUE
 
 log = logging.getLogger("kenari.ledger")
 
 _ACCOUNTS_PER_SWEEP = 100
+_RENEWALS_PER_RUN = 100
 # The outbox is read along within seconds; its rows are kept a while for people.
 _OUTBOX_DAYS = 3
+
+
+class Renewals:
+    """Renews subscriptions whose time is over, or ends them."""
+
+    def __init__(self, subscriptions: Subscriptions) -> None:
+        self._subscriptions = subscriptions
+
+    async def run(self) -> None:
+        """Deal with all that are due."""
+        while await self._subscriptions.renew_due(_RENEWALS_PER_RUN) == _RENEWALS_PER_RUN:
+            log.info("subscriptions dealt with", extra={"count": _RENEWALS_PER_RUN})
 
 
 class Jobs:

@@ -8,7 +8,19 @@ from typing import Any
 
 from kenari.ledger.v1 import ledger_pb2
 
-from services.ledger.domain.calls import Granted, Release, Released, Reserve, Settle, Settled
+from services.ledger.domain.calls import (
+    NO_CAPS,
+    Denied,
+    Granted,
+    KeyCaps,
+    Redirected,
+    Release,
+    Released,
+    Reserve,
+    Settle,
+    Settled,
+)
+from services.ledger.domain.effects import Book
 from services.ledger.job import Answer, Call
 from services.ledger.usage_reads import DayUsage, LogQuery, UsageQuery
 
@@ -17,16 +29,22 @@ _OUTCOMES = {
     ledger_pb2.OUTCOME_CLIENT_CLOSED: "client_closed",
     ledger_pb2.OUTCOME_INTERRUPTED: "interrupted",
 }
-_BUCKETS = {
-    1: "paid",
-    2: "bonus",
-    10: "usage_revenue",
-    20: "payment_clearing",
-    30: "promotion_expense",
+_FUNDING = {
+    ledger_pb2.FUNDING_ORDER: "order",
+    ledger_pb2.FUNDING_BALANCE: "balance",
+    ledger_pb2.FUNDING_FREE: "free",
+    ledger_pb2.FUNDING_OWN_KEY: "byok",
 }
 
 
-def reserve(request: Any) -> Reserve:
+def key_caps(caps: ledger_pb2.KeyCaps) -> KeyCaps:
+    """A key's caps; no caps are always the same object."""
+    if not caps.spend_micro_idr and not caps.tokens:
+        return NO_CAPS
+    return KeyCaps(caps.spend_micro_idr, caps.tokens, caps.period, caps.epoch)
+
+
+def reserve(request: Any, *, on_acceptance: bool = False) -> Reserve:
     return Reserve(
         request.request_id,
         request.line,
@@ -38,6 +56,13 @@ def reserve(request: Any) -> Reserve:
         request.estimated_input_tokens,
         request.max_tokens,
         request.request_hash,
+        request.member_id,
+        _FUNDING.get(request.funding, ""),
+        key_caps(request.key_caps) if request.HasField("key_caps") else NO_CAPS,
+        request.subscribers_only,
+        request.units,
+        request.shared_key,
+        on_acceptance,
     )
 
 
@@ -60,6 +85,7 @@ def settle(request: Any) -> Settle:
         request.estimated,
         request.descriptor,
         request.started_at_ms,
+        request.units,
     )
 
 
@@ -108,6 +134,10 @@ def answer_message(answer: Answer) -> Any:
             descriptor=answer.descriptor,
             available_micro_idr=answer.available,
         )
+        if answer.plan_left is not None:
+            granted.plan_active = True
+            for window, hundredths in answer.plan_left:
+                granted.plan_left.add(window=window, hundredths=hundredths)
         return ledger_pb2.ReserveResponse(granted=granted)
     if isinstance(answer, Settled):
         return ledger_pb2.SettleResponse(
@@ -119,14 +149,20 @@ def answer_message(answer: Answer) -> Any:
         )
     if isinstance(answer, Released):
         return ledger_pb2.ReleaseResponse(released=answer.released)
-    denied = ledger_pb2.Denied(
+    if isinstance(answer, Redirected):
+        return ledger_pb2.ReserveResponse(redirect=ledger_pb2.Redirect(reason=answer.reason))
+    assert isinstance(answer, Denied)
+    return ledger_pb2.ReserveResponse(denied=denied(answer))
+
+
+def denied(answer: Denied) -> ledger_pb2.Denied:
+    return ledger_pb2.Denied(
         status=answer.status,
         code=answer.code,
         message=answer.message,
         available_micro_idr=answer.available,
         worst_case_micro_idr=answer.worst_case,
     )
-    return ledger_pb2.ReserveResponse(denied=denied)
 
 
 def usage_row(row: Any) -> ledger_pb2.UsageRow:
@@ -145,6 +181,8 @@ def usage_row(row: Any) -> ledger_pb2.UsageRow:
         cache_write_tokens=row["cache_write_tokens"],
         cost_micro_idr=row["cost"],
         catalog_micro_idr=row["catalog"],
+        member_id=row["member_id"],
+        cache_saved_micro_idr=row["cache_saved"],
     )
 
 
@@ -159,6 +197,7 @@ def hold_row(row: Any) -> ledger_pb2.HoldRow:
         expires_at_ms=_ms(row["expires_at"]),
         price_version=row["price_version"],
         account_id=row["account_id"],
+        funding=row["funding"],
     )
 
 
@@ -174,7 +213,7 @@ def transfer_row(row: Any) -> ledger_pb2.TransferRow:
 
 
 def _side(account_id: str, number: int) -> str:
-    name = _BUCKETS[number]
+    name = Book(number).name.lower()
     return f"{account_id}:{name}" if number < 10 else name
 
 

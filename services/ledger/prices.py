@@ -52,7 +52,7 @@ class Prices:
         if model is not None:
             price = model.price
             self._heard[price.version] = Price(
-                price.version, price.input, price.output, price.cache_read, price.cache_write
+                price.version, price.input, price.output, price.cache_read, price.cache_write, price.unit
             )
 
     async def load(self, version: str) -> Price:

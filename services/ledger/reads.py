@@ -55,8 +55,8 @@ class Reads:
             raise InvalidCallError("the request id is not a UUIDv7 in hex") from error
         async with self._database.transaction(isolation="repeatable_read", readonly=True) as conn:
             holds = await conn.fetch(
-                "select line, state, amount, cost, max_tokens, created_at, expires_at, price_version, account_id"
-                " from hold where day = $1 and request_id = $2 order by line",
+                "select line, state, amount, cost, max_tokens, created_at, expires_at, price_version, account_id,"
+                " funding from hold where day = $1 and request_id = $2 order by line",
                 day,
                 request_id,
             )

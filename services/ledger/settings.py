@@ -54,6 +54,8 @@ class LedgerSettings(ServiceSettings):
     top_up_url: str = "https://kenari.id/pay"
 
     sweep_every_s: float = Field(2.0, gt=0)
+    # Between its end and this a subscription is over, whether it renews or not.
+    renew_every_s: float = Field(1.0, gt=0)
     # Reads scan what the sums do not hold yet.
     rollup_every_s: float = Field(1.0, gt=0)
     measure_every_s: float = Field(15.0, gt=0)

@@ -4,9 +4,9 @@ Called by service.py, posting.py, prices.py and jobs.py. Every method raises Dat
 database is away; asking again under the same ids is safe.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import date
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,16 +20,19 @@ from libs.events.ledger import AccountState, Credited, HoldExpired
 from libs.events.topics import LEDGER_ENTRIES, LEDGER_STATES
 from libs.kafka.outbox import put
 from libs.ops.tracing import current_traceparent
-from services.ledger.batch import POST, literal
+from services.ledger.books import CLOSE, OPEN, SOURCE, Opened, Wanted, close_arguments
+from services.ledger.domain import movements
 from services.ledger.domain.calls import Credit, RefusedError, Settle, request_ms
+from services.ledger.domain.effects import Effects
 from services.ledger.domain.pricing import Price
 
-SOURCE = "ledger"
 PARTITIONED = ("hold", "transfer", "usage_row", "outbox")
 
 _DAY_MS = 86_400_000
+_EPOCH = date(1970, 1, 1)
 
 Ref = tuple[str, int]
+T = TypeVar("T")
 
 
 class CreditedOutcome(msgspec.Struct, frozen=True):
@@ -53,12 +56,26 @@ class PostingLine:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def post(self, columns: tuple[Any, ...]) -> Any:
-        """Post one batch (see ``post_batch`` in the migrations) and return its result columns."""
-        return await self._session.fetchrow(POST, *columns)
+    async def post(self, wanted: Wanted, work: Callable[[Opened, Effects], T]) -> T:
+        """Open the books, do the work, write what it changed: one transaction."""
+
+        async def posted(conn: Any) -> T:
+            return await post(conn, wanted, work)
+
+        return await self._session.transact(posted)
 
     async def close(self) -> None:
         await self._session.close()
+
+
+async def post(conn: Any, wanted: Wanted, work: Callable[[Opened, Effects], T]) -> T:
+    """Open the books on a connection inside a transaction, do the work, write what it changed."""
+    opened, effects = Opened(await conn.fetchrow(OPEN, *wanted.arguments())), Effects()
+    result = work(opened, effects)
+    changed = close_arguments(opened, effects)
+    if changed is not None:
+        await conn.execute(CLOSE, *changed)
+    return result
 
 
 class Store:
@@ -72,7 +89,8 @@ class Store:
         """A price version that was used before."""
         async with self._database.connection() as conn:
             row = await conn.fetchrow(
-                "select version, input, output, cache_read, cache_write from price_version where version = $1", version
+                "select version, input, output, cache_read, cache_write, unit from price_version where version = $1",
+                version,
             )
         return Price(*row) if row else None
 
@@ -80,13 +98,14 @@ class Store:
         """Store a price version unless it is there, and return what is there: a version never changes."""
         async with self._database.connection() as conn:
             await conn.execute(
-                "insert into price_version (version, input, output, cache_read, cache_write)"
-                " values ($1, $2, $3, $4, $5) on conflict do nothing",
+                "insert into price_version (version, input, output, cache_read, cache_write, unit)"
+                " values ($1, $2, $3, $4, $5, $6) on conflict do nothing",
                 price.version,
                 price.input,
                 price.output,
                 price.cache_read,
                 price.cache_write,
+                price.unit,
             )
         kept = await self.price(price.version)
         assert kept is not None
@@ -117,11 +136,9 @@ class Store:
                     amount_micro_idr=call.amount,
                     balance_micro_idr=row["balance"],
                 )
-                state = _state(call.account_id, row["version"], row["paid_in_total"])
-                trace = current_traceparent()
-                for topic, data in ((LEDGER_ENTRIES, credited), (LEDGER_STATES, state)):
-                    event = envelope(data, source=SOURCE, subject=call.account_id, now_ms=now_ms)
-                    await put(conn, topic, call.account_id, encode(event), trace)
+                event = envelope(credited, source=SOURCE, subject=call.account_id, now_ms=now_ms)
+                await put(conn, LEDGER_ENTRIES, call.account_id, encode(event), current_traceparent())
+                await put_state(conn, call.account_id, now_ms)
         return CreditedOutcome(Micros(row["balance"]), row["status"] == 2)
 
     async def touch(self, holds: Sequence[Ref], ttl_ms: int) -> list[Ref]:
@@ -142,30 +159,24 @@ class Store:
         """Those of the settlements that are not in the books word for word, in order."""
         async with self._database.connection() as conn:
             settled = await conn.fetchval(
-                "select already_settled($1::text::int4[], $2::text::uuid[], $3::text::int4[], $4::text::uuid[])",
-                literal([request_ms(call.request_id) // _DAY_MS for call in calls], "int4"),
-                literal([call.request_id for call in calls], "uuid"),
-                literal([call.line for call in calls], "int4"),
-                literal([call.content_hash() for call in calls], "uuid"),
+                "select already_settled($1, $2, $3, $4)",
+                [request_ms(call.request_id) // _DAY_MS for call in calls],
+                [call.request_id for call in calls],
+                [call.line for call in calls],
+                [call.content_hash() for call in calls],
             )
         known = set(settled)
         return [call for position, call in enumerate(calls, 1) if position not in known]
 
     async def expire_holds(self, accounts: int) -> int:
-        """End overdue holds of up to that many accounts, with their events; return how many."""
-        now_ms = self._clock.now_ms()
+        """End overdue holds of up to that many accounts nobody works on, with their events; return how many."""
         async with self._database.transaction() as conn:
-            rows = await conn.fetch("select * from expire_holds($1)", accounts)
-            for row in rows:
-                expired = HoldExpired(
-                    request_id=row["request_id"].hex,
-                    line=row["line"],
-                    account_id=row["account_id"],
-                    amount_micro_idr=row["amount"],
-                )
-                event = envelope(expired, source=SOURCE, subject=expired.account_id, now_ms=now_ms)
-                await put(conn, LEDGER_ENTRIES, expired.account_id, encode(event))
-        return len(rows)
+            rows = await conn.fetch("select * from lock_overdue($1)", accounts)
+            if not rows:
+                return 0
+            calls = [((row["day"] - _EPOCH).days, row["request_id"].hex, row["line"]) for row in rows]
+            wanted = Wanted(sorted({row["account_id"] for row in rows}), [], calls, [], [], [])
+            return await post(conn, wanted, _expire)
 
     async def measures(self) -> Measures:
         """Open and overdue holds, and rows that found no partition."""
@@ -222,11 +233,42 @@ class Store:
     async def states(self) -> AsyncIterator[tuple[str, bytes]]:
         """Every account's state as (key, event), for a topic that has to be filled anew."""
         async with self._database.transaction(readonly=True) as conn:
-            async for row in conn.cursor("select account_id, version, paid_in_total from wallet where version > 0"):
-                state = _state(row["account_id"], row["version"], row["paid_in_total"])
-                event = envelope(state, source=SOURCE, subject=state.account_id, now_ms=self._clock.now_ms())
-                yield state.account_id, encode(event)
+            async for row in conn.cursor(f"{_STATE} where w.version > 0"):
+                yield row["account_id"], _state(row, self._clock.now_ms())
 
 
-def _state(account_id: str, version: int, paid_in_total: int) -> AccountState:
-    return AccountState(account_id=account_id, version=version, paid_in_total_micro_idr=paid_in_total)
+_STATE = (
+    "select w.account_id, w.version, w.paid_in_total, p.name, p.free_daily, s.ends_ms"
+    " from wallet w left join plan_sub s on s.account_id = w.account_id and not s.lapsed"
+    " left join plan p on p.plan_id = s.plan_id"
+)
+
+
+def _state(row: Any, now_ms: int) -> bytes:
+    state = AccountState(
+        account_id=row["account_id"],
+        version=row["version"],
+        paid_in_total_micro_idr=row["paid_in_total"],
+        plan=row["name"],
+        plan_ends_at_ms=row["ends_ms"] or 0,
+        plan_free_daily=row["free_daily"],
+    )
+    return encode(envelope(state, source=SOURCE, subject=state.account_id, now_ms=now_ms))
+
+
+async def put_state(conn: Any, account_id: str, now_ms: int) -> None:
+    """Tell what others may know of an account's funds; its version was raised in this transaction."""
+    row = await conn.fetchrow(f"{_STATE} where w.account_id = $1", account_id)
+    await put(conn, LEDGER_STATES, account_id, _state(row, now_ms))
+
+
+def _expire(opened: Opened, effects: Effects) -> int:
+    """End the holds that are still open past their life."""
+    due = [hold for hold in opened.holds.values() if hold.state == "open" and hold.expires_ms <= opened.now_ms]
+    for hold in due:
+        movements.release(opened.account(hold.account_id), hold, effects, "expired")
+        expired = HoldExpired(
+            request_id=hold.request_id, line=hold.line, account_id=hold.account_id, amount_micro_idr=hold.amount
+        )
+        effects.tell(hold.account_id, expired)
+    return len(due)

@@ -6,13 +6,26 @@ RESERVATIONS = CounterSpec(
     "kenari.ledger.reservations",
     "Reservations by result",
     labels=("result",),
-    values=(("granted", "before", "no_funds", "payg_limit", "finished", "other_content", "id_time"),),
+    values=(
+        (
+            "granted",
+            "before",
+            "redirected",
+            "failed",
+            "insufficient_balance",
+            "payg_limit_reached",
+            "key_spend_cap_reached",
+            "member_spend_cap_reached",
+            "plan_limit_reached",
+            "subscribers_only",
+        ),
+    ),
 )
 SETTLEMENTS = CounterSpec(
     "kenari.ledger.settlements",
     "Settlements by billing kind and result",
     labels=("kind", "result"),
-    values=(("payg", "free"), ("done", "before", "conflict")),
+    values=(("payg", "plan", "coupon", "token_alloc", "free", "byok"), ("done", "before", "conflict")),
 )
 RELEASES = CounterSpec(
     "kenari.ledger.releases", "Releases by result", labels=("result",), values=(("done", "before", "nothing"),)

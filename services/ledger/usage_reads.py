@@ -21,7 +21,7 @@ MOST_DAYS = 366
 
 USAGE_COLUMNS = (
     "request_id, line, created_at, model, vendor, key_id, billing_kind, endpoint, prompt_tokens, completion_tokens,"
-    " cached_tokens, cache_write_tokens, cost, catalog"
+    " cached_tokens, cache_write_tokens, cost, catalog, member_id, cache_saved"
 )
 
 _HOUR_S = 3_600

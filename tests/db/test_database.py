@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -136,29 +137,46 @@ async def test_before_start_there_is_no_database() -> None:
             pass
 
 
+async def _pid(conn: Any) -> int:
+    return int(await conn.fetchval("select pg_backend_pid()"))
+
+
 async def test_a_session_keeps_its_connection_and_replaces_a_broken_one(
     postgres: Postgres, database: Database, empty_dsn: str
 ) -> None:
     session = database.session()
-    pid = (await session.fetchrow("select pg_backend_pid()"))[0]
-    assert (await session.fetchrow("select pg_backend_pid()"))[0] == pid
+    pid = await session.transact(_pid)
+    assert await session.transact(_pid) == pid
     with pytest.raises(asyncpg.PostgresSyntaxError):
-        await session.fetchrow("selec")
-    assert (await session.fetchrow("select pg_backend_pid()"))[0] == pid
+        await session.transact(lambda conn: conn.execute("selec"))
+    assert await session.transact(_pid) == pid
 
     await _end_backends(postgres, empty_dsn)
     with pytest.raises(DatabaseAwayError):
-        await session.fetchrow("select 1")
+        await session.transact(_pid)
 
-    assert (await session.fetchrow("select pg_backend_pid()"))[0] != pid
+    assert await session.transact(_pid) != pid
+    await session.close()
+
+
+async def test_a_session_undoes_what_its_work_raised_after(database: Database) -> None:
+    async def written(conn: Any) -> None:
+        await conn.execute("create table undone ()")
+        raise LookupError
+
+    session = database.session()
+    with pytest.raises(LookupError):
+        await session.transact(written)
+
+    assert await session.transact(lambda conn: conn.fetchval("select to_regclass('undone')")) is None
     await session.close()
 
 
 async def test_a_cancelled_session_starts_afresh(database: Database) -> None:
     session = database.session()
-    pid = (await session.fetchrow("select pg_backend_pid()"))[0]
+    pid = await session.transact(_pid)
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(session.fetchrow("select pg_sleep(0.4)"), 0.05)
+        await asyncio.wait_for(session.transact(lambda conn: conn.execute("select pg_sleep(0.4)")), 0.05)
 
-    assert (await session.fetchrow("select pg_backend_pid()"))[0] != pid
+    assert await session.transact(_pid) != pid
     await session.close()

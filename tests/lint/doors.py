@@ -22,8 +22,8 @@ DOORS = (
     Door(frozenset({"faststream", "aiokafka"}), ("libs/kafka/*",), "only libs/kafka talks to Kafka"),
     Door(
         frozenset({"grpc", "grpc_health", "grpc_reflection", "grpc_status"}),
-        ("libs/rpc/*", "services/*/rpc.py", "services/*/clients.py"),
-        "only libs/rpc, a service's rpc.py and clients.py touch gRPC",
+        ("libs/rpc/*", "services/*/*rpc.py", "services/*/clients.py"),
+        "only libs/rpc, a service's rpc.py (or *_rpc.py) and clients.py touch gRPC",
     ),
 )
 

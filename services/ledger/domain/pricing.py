@@ -1,6 +1,6 @@
 """What tokens cost and what must be held for them (contract: Price dimensions, How a chat request is charged).
 
-Called by posting.py and charging.py. Products are unbounded integers and are rounded once, over the sum: a hold
+Called by meters.py. Products are unbounded integers and are rounded once, over the sum: a hold
 up, a charge down, so that neither side ever loses more than a micro-Rupiah.
 """
 
@@ -20,6 +20,8 @@ class Price(msgspec.Struct, frozen=True, gc=False):
     output: int
     cache_read: int | None = None
     cache_write: int | None = None
+    # For one image, second, song, page or call; None where tokens are the unit.
+    unit: int | None = None
 
 
 class Tokens(msgspec.Struct, frozen=True, gc=False):
@@ -29,15 +31,6 @@ class Tokens(msgspec.Struct, frozen=True, gc=False):
     completion: int
     cached: int = 0
     cache_write: int = 0
-
-
-class WorstCase(msgspec.Struct, frozen=True, gc=False):
-    """The hold of a request. ``least`` is the hold for the lowest max_tokens worth running, None when the
-    request must not be lowered."""
-
-    full: Micros
-    least: Micros | None
-    input_price: int
 
 
 def chat_cost(price: Price, tokens: Tokens) -> Micros:
@@ -54,16 +47,7 @@ def chat_cost(price: Price, tokens: Tokens) -> Micros:
     return Micros(product // PER_MILLION_TOKENS)
 
 
-def worst_case(price: Price, input_tokens: int, max_tokens: int) -> WorstCase:
-    """What to hold for a request: its input at the dearer of input and cache-write price, all output it may make."""
-    input_price = max(price.input, price.cache_write or 0)
-    lowerable = max_tokens > LOWEST_MAX_TOKENS and price.output > 0
-    return WorstCase(
-        full=_hold(input_tokens * input_price + max_tokens * price.output),
-        least=_hold(input_tokens * input_price + LOWEST_MAX_TOKENS * price.output) if lowerable else None,
-        input_price=input_price,
-    )
-
-
-def _hold(product: int) -> Micros:
-    return Micros(-(-product // PER_MILLION_TOKENS))
+def free_cache_cost(price: Price, tokens: Tokens) -> Micros:
+    """The same where reading from and writing to the cache spend nothing (contract: Free cache)."""
+    fresh = max(0, tokens.prompt - tokens.cached - tokens.cache_write)
+    return Micros((fresh * price.input + tokens.completion * price.output) // PER_MILLION_TOKENS)

@@ -61,7 +61,11 @@ async def run(dsn: str, port: int, ttl_s: float, shards: int) -> None:
     jobs = Jobs(store, database, chosen.keep, SystemClock(), telemetry)
     service.add(Periodic("sweep", 0.5, jobs.sweep, telemetry))
     server = service.add(RpcServer(chosen.rpc, telemetry))
-    server.register(ledger_pb2_grpc.add_LedgerServicer_to_server, LedgerRpc(ledger, Reads(database), telemetry), NAME)
+    server.register(
+        ledger_pb2_grpc.add_LedgerServicer_to_server,
+        LedgerRpc(ledger, Reads(database), telemetry),
+        NAME,
+    )
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     await service.start()

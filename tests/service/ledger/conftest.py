@@ -157,6 +157,14 @@ TABLES = (
     "balance_day",
     "balance_closed",
     "outbox",
+    "plan_window",
+    "plan_sub",
+    "plan",
+    "coupon",
+    "token_alloc",
+    "key_spend",
+    "member_spend",
+    "search_allowance",
 )
 
 

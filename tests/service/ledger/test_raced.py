@@ -2,12 +2,8 @@
 
 import asyncio
 
-from hypothesis import HealthCheck, given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
-
 from services.ledger.domain.calls import Denied
-from tests.service.ledger.conftest import Books, opened, reserve, settle
+from tests.service.ledger.conftest import opened, reserve, settle
 from tests.support.stack import Postgres
 
 HOLD = 4_200_000
@@ -58,42 +54,3 @@ async def test_one_id_from_many_processes_makes_one_hold_and_one_charge(
         assert await books.count("transfer where kind = 'usage'") == 1
         assert sum(not answer.duplicate for answer in settled) == 1
         await books.assert_sound()
-
-
-@examples(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    room=st.integers(-10, 10**12),
-    asked=st.integers(1, 200_000),
-    tokens=st.integers(0, 200_000),
-    input_price=st.integers(0, 10**13),
-    output_price=st.integers(0, 10**13),
-)
-async def test_whatever_is_decided_fits_and_one_token_more_would_not(
-    books: Books, room: int, asked: int, tokens: int, input_price: int, output_price: int
-) -> None:
-    """The decision in SQL against the rule in plain integers."""
-
-    def held(output: int) -> int:
-        return -(-(tokens * input_price + output * output_price) // 10**6)
-
-    lowerable = asked > 1_024 and output_price > 0
-    row = await books.admin.fetchrow(
-        "select (decide($1, false, $2, $3, $4, $5, $6, $7)).*",
-        room,
-        asked,
-        min(held(asked), 2**63 - 1),
-        held(1_024) if lowerable else None,
-        tokens,
-        input_price,
-        output_price,
-    )
-
-    if held(asked) <= room:
-        assert (row["max_tokens"], row["amount"], row["refusal"]) == (asked, held(asked), None)
-    elif row["refusal"] is None:
-        assert 1_024 <= row["max_tokens"] < asked
-        assert row["amount"] == held(row["max_tokens"]) <= room
-        assert held(row["max_tokens"] + 1) > room
-    else:
-        assert row["refusal"] == "insufficient_balance"
-        assert not lowerable or held(1_024) > room

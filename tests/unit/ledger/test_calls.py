@@ -1,18 +1,30 @@
-"""Calls know when they are the same and when they make no sense; one batch is one statement's columns."""
+"""Calls know when they are the same and when they make no sense; what a batch looks at and leaves behind."""
 
-import re
+import json
+from collections import defaultdict
 from typing import Any
 
 import pytest
 
 from libs.core.ids import uuid7_hex
+from libs.core.money import Micros
 from libs.events.base import decode
 from libs.events.ledger import UsageSettled
-from services.ledger.batch import POST, Batch, literal
-from services.ledger.domain.calls import InvalidCallError, Release
+from services.ledger.batch import Batch
+from services.ledger.books import Opened, close_arguments
+from services.ledger.domain import movements
+from services.ledger.domain.calls import InvalidCallError, KeyCaps, Release
+from services.ledger.domain.descriptor import Signer
+from services.ledger.domain.effects import Effects
+from services.ledger.domain.meters import Worth
 from services.ledger.domain.pricing import Price
+from services.ledger.domain.state import Account
 from services.ledger.job import Call
+from tests.service.ledger.bare import settings
 from tests.unit.ledger.calls import Heard, reserve, settle
+
+# The books' answer where there is nothing.
+NOTHING = defaultdict[str, Any](lambda: None, now_ms=1_800_000_000_000)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +39,7 @@ from tests.unit.ledger.calls import Heard, reserve, settle
         {"completion_tokens": 6},
         {"cached_tokens": 1},
         {"cache_write_tokens": 1},
+        {"units": 1},
     ],
 )
 def test_whatever_moves_money_makes_another_settlement(other: dict[str, Any]) -> None:
@@ -47,6 +60,9 @@ def test_what_moves_no_money_leaves_a_settlement_the_same() -> None:
         {"input_tokens": 11},
         {"price_version": "w"},
         {"endpoint": "messages"},
+        {"funding": "balance"},
+        {"units": 1},
+        {"member_id": "person_1"},
         {"asked_hash": b"x"},
     ],
 )
@@ -72,50 +88,54 @@ def test_a_settlement_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> N
         settle(**wrong).check()
 
 
-def test_a_batch_groups_by_account_and_keeps_order_inside() -> None:
+def test_a_call_too_large_for_the_books_is_left_out_of_its_batch() -> None:
+    huge, dear = Heard(reserve(input_tokens=2**31 - 1)), Heard(settle(prompt_tokens=2**31 - 1))
+    huge.price = dear.price = Price("v", 2**62, 0)
+    fits = Heard(reserve())
+
+    batch = Batch([huge, fits, dear], Signer(b"secret"), settings("postgres://nowhere"))
+
+    assert [unfit for unfit, _ in batch.unfit] == [huge, dear]
+    assert batch.jobs == [fits]
+
+
+def test_a_batch_ends_requests_before_it_begins_others_and_keeps_the_order_they_came_in() -> None:
     calls: list[Call] = [
         reserve(account_id="b"),
         settle(account_id="a"),
         settle(account_id="b"),
-        reserve(account_id="a"),
+        reserve(account_id="a", member_id="person_1", caps=KeyCaps(spend=5)),
         Release(uuid7_hex(), 0, "b"),
         settle(account_id="c", billing_kind="free"),
     ]
 
-    batch = Batch([Heard(call) for call in calls], charge_interrupted=False)
-    columns = batch.columns(120_000, 300_000)
+    batch = Batch([Heard(call) for call in calls], Signer(b"secret"), settings("postgres://nowhere"))
+    wanted = batch.wanted([])
 
-    assert columns[:4] == ('{"a","b","c"}', '{"a","b"}', "{1,3,4}", "{1,2,2}")
-    assert [made.call for made in batch.finishes] == [calls[1], calls[2], calls[4], calls[5]]
-    assert [made.call for made in batch.reserves] == [calls[3], calls[0]]
-    assert len(columns) == POST.count("$")
-    assert columns[10] == "{1,1,0,1}"
-    assert columns[11] == '{"a","b","b","c"}'
-    assert columns[33] == '{"a","b"}'
+    assert [job.call for job in batch.jobs] == [calls[n] for n in (1, 2, 4, 5, 0, 3)]
+    # A free settlement looks at no wallet; a capped key needs one for a mutex.
+    assert (wanted.paying, wanted.create) == (["a", "b"], ["a"])
+    assert (wanted.settles, wanted.keys, wanted.members) == ([1, 2, 4], ["key_1"], ["a/person_1"])
 
 
 def test_the_event_of_a_settlement_is_what_its_model_says() -> None:
-    batch = Batch([Heard(settle())], charge_interrupted=False)
+    effects = Effects()
+    movements.settle(
+        Account("acct_1"),
+        None,
+        settle(billing_kind="free"),
+        Worth(Micros(50_000), Micros(50_000), 15),
+        effects,
+        day="2026-12-01",
+        now_ms=1_800_000_000_000,
+        trace="",
+    )
 
-    (text,) = [column for column in batch.columns(1, 1) if UsageSettled.TYPE in str(column)]
+    arguments = close_arguments(Opened(NOTHING), effects)
 
-    event = decode(re.sub(r"\\(.)", r"\1", text.removeprefix('{"').removesuffix('"}')).encode())
-    told = UsageSettled.model_validate(event.data)
+    assert arguments is not None
+    (told,) = json.loads(arguments[4] or "")
+    event = decode(told["body"].encode())
+    said = UsageSettled.model_validate(event.data)
     assert set(event.data) == set(UsageSettled.model_fields)
-    assert (event.type, told.cost_micro_idr) == (UsageSettled.TYPE, 10 * 2_000 + 5 * 8_000)
-
-
-def test_texts_in_arrays_are_quoted_and_numbers_are_not() -> None:
-    assert literal(["a", "", "{b,c}", 'd"e', "f\\g"], "text") == '{"a","","{b,c}","d\\"e","f\\\\g"}'
-    assert literal([1, None, 3], "int8") == "{1,NULL,3}"
-    assert literal([], "text") == literal([], "int4") == "{}"
-
-
-def test_a_call_too_large_for_the_books_is_left_out_of_its_batch() -> None:
-    huge = Heard(reserve(input_tokens=2**31 - 1))
-    huge.price = Price("v", 2**62, 0)
-
-    batch = Batch([huge, Heard(reserve())], charge_interrupted=False)
-
-    assert [unfit for unfit, _ in batch.unfit] == [huge]
-    assert len(batch.reserves) == 1
+    assert (event.type, said.cost_micro_idr, said.catalog_micro_idr) == (UsageSettled.TYPE, 0, 50_000)

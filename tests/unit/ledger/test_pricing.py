@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.ledger.domain.calls import Settle
-from services.ledger.domain.charging import charge
-from services.ledger.domain.pricing import LOWEST_MAX_TOKENS, Price, Tokens, chat_cost, worst_case
+from services.ledger.domain.meters import NOTHING, WorstCase, worst_case, worth
+from services.ledger.domain.pricing import LOWEST_MAX_TOKENS, Price, Tokens, chat_cost, free_cache_cost
+from tests.unit.ledger.calls import reserve, settle
 
 RUPIAH = 1_000_000
 PLAIN = Price("v", 2_000 * RUPIAH, 8_000 * RUPIAH)
@@ -24,10 +24,9 @@ prices = st.builds(
 )
 
 
-def settled(outcome: str = "completed", kind: str = "payg", prompt: int = 1_000, completion: int = 100) -> Settle:
-    return Settle(
-        "0" * 32, 0, "acct_1", "key_1", "chat", "m", "Maker", "v", kind, outcome, prompt, completion, 0, 0, False, "", 0
-    )
+def chat(price: Price, input_tokens: int, max_tokens: int) -> WorstCase:
+    """What a chat request of that size may cost."""
+    return worst_case(reserve(input_tokens=input_tokens, max_tokens=max_tokens), price)
 
 
 @pytest.mark.rule("BILL-044", "BILL-045")
@@ -55,7 +54,8 @@ def test_reading_from_the_cache_never_costs_more_than_input() -> None:
 @pytest.mark.rule("BILL-043", "BILL-049")
 def test_reasoning_tokens_are_output_tokens() -> None:
     # A reply of reasoning alone reports them as completion tokens; nothing else is charged at the output price.
-    assert charge(settled(prompt=0, completion=70), PLAIN, charge_interrupted=False).cost == 70 * 8_000
+    call = settle(prompt_tokens=0, completion_tokens=70)
+    assert worth(call, None, PLAIN, charge_interrupted=False).value == 70 * 8_000
 
 
 @pytest.mark.rule("BILL-050")
@@ -84,47 +84,66 @@ def test_more_tokens_never_cost_less(price: Price, prompt: int, completion: int,
 def test_a_hold_covers_any_use_within_it(price: Price, estimated: int, max_tokens: int, written: int) -> None:
     use = Tokens(estimated, max_tokens, cache_write=min(written, estimated))
 
-    assert worst_case(price, estimated, max_tokens).full >= chat_cost(price, use)
+    assert chat(price, estimated, max_tokens).full >= chat_cost(price, use)
 
 
-@given(prices, counts, st.integers(1, 2**31 - 1))
-def test_only_requests_above_the_floor_can_be_lowered(price: Price, estimated: int, max_tokens: int) -> None:
-    worst = worst_case(price, estimated, max_tokens)
+@pytest.mark.rule("BILL-032", "BILL-033")
+@given(prices, counts, st.integers(1, 2**31 - 1), st.integers(-(10**6), 10**16))
+def test_what_is_lowered_fits_one_token_more_would_not_and_the_floor_holds(
+    price: Price, estimated: int, asked: int, room: int
+) -> None:
+    worst = chat(price, estimated, asked)
 
-    if max_tokens <= LOWEST_MAX_TOKENS or price.output == 0:
-        assert worst.least is None
+    most = worst.most(room)
+
+    if most == asked:
+        assert worst.full <= room
+    elif most >= 0:
+        assert LOWEST_MAX_TOKENS <= most < asked
+        assert worst.amount(most) <= room < worst.amount(most + 1)
     else:
-        assert worst.least is not None
-        assert worst.least <= worst.full
+        assert worst.full > room
+        lowerable = asked > LOWEST_MAX_TOKENS and price.output > 0
+        assert not lowerable or worst.amount(LOWEST_MAX_TOKENS) > room
 
 
 def test_a_dearer_cache_write_price_is_held() -> None:
-    assert worst_case(FULL, 1_000_000, 1).input_price == 2_500 * RUPIAH
-    assert worst_case(PLAIN, 1_000_000, 1).input_price == 2_000 * RUPIAH
+    assert chat(FULL, 1_000_000, 0).full == 2_500 * RUPIAH
+    assert chat(PLAIN, 1_000_000, 0).full == 2_000 * RUPIAH
 
 
 def test_a_hold_rounds_up_and_a_charge_down() -> None:
     odd = Price("v", 1, 1)
 
-    assert worst_case(odd, 1, 1).full == 1
+    assert chat(odd, 1, 1).full == 1
     assert chat_cost(odd, Tokens(1, 1)) == 0
 
 
 @pytest.mark.parametrize("outcome", ["completed", "client_closed", "interrupted"])
-def test_no_output_costs_nothing_however_it_ended(outcome: str) -> None:
+def test_no_output_is_worth_nothing_however_it_ended(outcome: str) -> None:
     for interrupted in (False, True):
-        charged = charge(settled(outcome, completion=0), PLAIN, charge_interrupted=interrupted)
-        assert (charged.cost, charged.catalog) == (0, 0)
-
-
-@pytest.mark.parametrize("kind", ["plan", "coupon", "token_alloc", "free", "byok"])
-def test_only_payg_takes_money_but_all_have_a_value(kind: str) -> None:
-    charged = charge(settled(kind=kind), PLAIN, charge_interrupted=False)
-
-    assert (charged.cost, charged.catalog) == (0, 2_800_000)
+        call = settle(outcome=outcome, completion_tokens=0)
+        assert worth(call, None, PLAIN, charge_interrupted=interrupted) is NOTHING
 
 
 def test_a_broken_off_answer_is_free_by_default() -> None:
-    assert charge(settled("interrupted"), PLAIN, charge_interrupted=False).cost == 0
-    assert charge(settled("interrupted"), PLAIN, charge_interrupted=True).cost == 2_800_000
-    assert charge(settled("client_closed"), PLAIN, charge_interrupted=False).cost == 2_800_000
+    def value(outcome: str, *, charge_interrupted: bool = False) -> int:
+        call = settle(outcome=outcome, prompt_tokens=1_000, completion_tokens=100)
+        return worth(call, None, PLAIN, charge_interrupted=charge_interrupted).value
+
+    assert value("interrupted") == 0
+    assert value("interrupted", charge_interrupted=True) == 2_800_000
+    assert value("client_closed") == 2_800_000
+
+
+@pytest.mark.rule("SUB-042")
+@given(prices, counts, counts, st.integers(0, 2**30), st.integers(0, 2**30))
+def test_free_cache_takes_exactly_the_cache_off(
+    price: Price, prompt: int, completion: int, cached: int, written: int
+) -> None:
+    used = Tokens(prompt, completion, cached, written)
+
+    net = free_cache_cost(price, used)
+
+    assert net <= chat_cost(price, used)
+    assert net == chat_cost(price, Tokens(max(0, prompt - cached - written), completion))

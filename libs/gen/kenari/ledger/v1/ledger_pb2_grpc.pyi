@@ -49,31 +49,6 @@ class LedgerStub:
     UsageRow: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.UsageRowRequest, _ledger_pb2.UsageRowResponse]
     GetRequest: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GetRequestRequest, _ledger_pb2.GetRequestResponse]
     """Everything the books say about one request: hold, usage row, transfers."""
-    Charge: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.ChargeRequest, _ledger_pb2.ChargeResponse]
-    """A job that takes long (video) is paid in full when it is accepted. Complete books the money and the usage row;
-    Refund gives it back to where it came from. Each happens once, whatever is repeated.
-    """
-    CompleteCharge: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.CompleteChargeRequest, _ledger_pb2.CompleteChargeResponse]
-    Refund: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.RefundRequest, _ledger_pb2.RefundResponse]
-    GetFunding: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GetFundingRequest, _ledger_pb2.GetFundingResponse]
-    """What the account can pay with, and how far each source is used up."""
-    SetFunding: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.SetFundingRequest, _ledger_pb2.GetFundingResponse]
-    """The rolling PAYG limit, what happens when quota runs out, when alerts fire."""
-    SetMemberCap: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.SetMemberCapRequest, _ledger_pb2.SetMemberCapResponse]
-    GetKeyUsage: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GetKeyUsageRequest, _ledger_pb2.GetKeyUsageResponse]
-    """What a capped key has used of its caps in the present period."""
-    PutPlan: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.PutPlanRequest, _ledger_pb2.PutPlanResponse]
-    """Plans on sale or sold once. A plan is changed for everybody who has it."""
-    ListPlans: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.ListPlansRequest, _ledger_pb2.ListPlansResponse]
-    PurchasePlan: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.PurchasePlanRequest, _ledger_pb2.PurchasePlanResponse]
-    """Buys from the balance: a first plan, 30 more days of the same one, or an upgrade. Refusals: insufficient_balance,
-    plan_not_found, plan_not_on_sale, plan_lower (the plan in force costs more), price_changed, not_restartable.
-    """
-    GrantPlan: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GrantPlanRequest, _ledger_pb2.PurchasePlanResponse]
-    """A plan without payment here: paid elsewhere, a trial, a gift."""
-    SetAutoRenew: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.SetAutoRenewRequest, _ledger_pb2.GetFundingResponse]
-    GrantCoupon: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GrantCouponRequest, _ledger_pb2.GrantCouponResponse]
-    GrantTokens: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GrantTokensRequest, _ledger_pb2.GrantTokensResponse]
 
 @_typing.type_check_only
 class LedgerAsyncStub(LedgerStub):
@@ -94,31 +69,6 @@ class LedgerAsyncStub(LedgerStub):
     UsageRow: _aio.UnaryUnaryMultiCallable[_ledger_pb2.UsageRowRequest, _ledger_pb2.UsageRowResponse]  # type: ignore[assignment]
     GetRequest: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GetRequestRequest, _ledger_pb2.GetRequestResponse]  # type: ignore[assignment]
     """Everything the books say about one request: hold, usage row, transfers."""
-    Charge: _aio.UnaryUnaryMultiCallable[_ledger_pb2.ChargeRequest, _ledger_pb2.ChargeResponse]  # type: ignore[assignment]
-    """A job that takes long (video) is paid in full when it is accepted. Complete books the money and the usage row;
-    Refund gives it back to where it came from. Each happens once, whatever is repeated.
-    """
-    CompleteCharge: _aio.UnaryUnaryMultiCallable[_ledger_pb2.CompleteChargeRequest, _ledger_pb2.CompleteChargeResponse]  # type: ignore[assignment]
-    Refund: _aio.UnaryUnaryMultiCallable[_ledger_pb2.RefundRequest, _ledger_pb2.RefundResponse]  # type: ignore[assignment]
-    GetFunding: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GetFundingRequest, _ledger_pb2.GetFundingResponse]  # type: ignore[assignment]
-    """What the account can pay with, and how far each source is used up."""
-    SetFunding: _aio.UnaryUnaryMultiCallable[_ledger_pb2.SetFundingRequest, _ledger_pb2.GetFundingResponse]  # type: ignore[assignment]
-    """The rolling PAYG limit, what happens when quota runs out, when alerts fire."""
-    SetMemberCap: _aio.UnaryUnaryMultiCallable[_ledger_pb2.SetMemberCapRequest, _ledger_pb2.SetMemberCapResponse]  # type: ignore[assignment]
-    GetKeyUsage: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GetKeyUsageRequest, _ledger_pb2.GetKeyUsageResponse]  # type: ignore[assignment]
-    """What a capped key has used of its caps in the present period."""
-    PutPlan: _aio.UnaryUnaryMultiCallable[_ledger_pb2.PutPlanRequest, _ledger_pb2.PutPlanResponse]  # type: ignore[assignment]
-    """Plans on sale or sold once. A plan is changed for everybody who has it."""
-    ListPlans: _aio.UnaryUnaryMultiCallable[_ledger_pb2.ListPlansRequest, _ledger_pb2.ListPlansResponse]  # type: ignore[assignment]
-    PurchasePlan: _aio.UnaryUnaryMultiCallable[_ledger_pb2.PurchasePlanRequest, _ledger_pb2.PurchasePlanResponse]  # type: ignore[assignment]
-    """Buys from the balance: a first plan, 30 more days of the same one, or an upgrade. Refusals: insufficient_balance,
-    plan_not_found, plan_not_on_sale, plan_lower (the plan in force costs more), price_changed, not_restartable.
-    """
-    GrantPlan: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GrantPlanRequest, _ledger_pb2.PurchasePlanResponse]  # type: ignore[assignment]
-    """A plan without payment here: paid elsewhere, a trial, a gift."""
-    SetAutoRenew: _aio.UnaryUnaryMultiCallable[_ledger_pb2.SetAutoRenewRequest, _ledger_pb2.GetFundingResponse]  # type: ignore[assignment]
-    GrantCoupon: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GrantCouponRequest, _ledger_pb2.GrantCouponResponse]  # type: ignore[assignment]
-    GrantTokens: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GrantTokensRequest, _ledger_pb2.GrantTokensResponse]  # type: ignore[assignment]
 
 class LedgerServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -208,114 +158,5 @@ class LedgerServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_ledger_pb2.GetRequestResponse, _abc.Awaitable[_ledger_pb2.GetRequestResponse]]:
         """Everything the books say about one request: hold, usage row, transfers."""
-
-    @_abc_1.abstractmethod
-    def Charge(
-        self,
-        request: _ledger_pb2.ChargeRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_ledger_pb2.ChargeResponse, _abc.Awaitable[_ledger_pb2.ChargeResponse]]:
-        """A job that takes long (video) is paid in full when it is accepted. Complete books the money and the usage row;
-        Refund gives it back to where it came from. Each happens once, whatever is repeated.
-        """
-
-    @_abc_1.abstractmethod
-    def CompleteCharge(
-        self,
-        request: _ledger_pb2.CompleteChargeRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_ledger_pb2.CompleteChargeResponse, _abc.Awaitable[_ledger_pb2.CompleteChargeResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def Refund(
-        self,
-        request: _ledger_pb2.RefundRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_ledger_pb2.RefundResponse, _abc.Awaitable[_ledger_pb2.RefundResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def GetFunding(
-        self,
-        request: _ledger_pb2.GetFundingRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_ledger_pb2.GetFundingResponse, _abc.Awaitable[_ledger_pb2.GetFundingResponse]]:
-        """What the account can pay with, and how far each source is used up."""
-
-    @_abc_1.abstractmethod
-    def SetFunding(
-        self,
-        request: _ledger_pb2.SetFundingRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_ledger_pb2.GetFundingResponse, _abc.Awaitable[_ledger_pb2.GetFundingResponse]]:
-        """The rolling PAYG limit, what happens when quota runs out, when alerts fire."""
-
-    @_abc_1.abstractmethod
-    def SetMemberCap(
-        self,
-        request: _ledger_pb2.SetMemberCapRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_ledger_pb2.SetMemberCapResponse, _abc.Awaitable[_ledger_pb2.SetMemberCapResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def GetKeyUsage(
-        self,
-        request: _ledger_pb2.GetKeyUsageRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_ledger_pb2.GetKeyUsageResponse, _abc.Awaitable[_ledger_pb2.GetKeyUsageResponse]]:
-        """What a capped key has used of its caps in the present period."""
-
-    @_abc_1.abstractmethod
-    def PutPlan(
-        self,
-        request: _ledger_pb2.PutPlanRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_ledger_pb2.PutPlanResponse, _abc.Awaitable[_ledger_pb2.PutPlanResponse]]:
-        """Plans on sale or sold once. A plan is changed for everybody who has it."""
-
-    @_abc_1.abstractmethod
-    def ListPlans(
-        self,
-        request: _ledger_pb2.ListPlansRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_ledger_pb2.ListPlansResponse, _abc.Awaitable[_ledger_pb2.ListPlansResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def PurchasePlan(
-        self,
-        request: _ledger_pb2.PurchasePlanRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_ledger_pb2.PurchasePlanResponse, _abc.Awaitable[_ledger_pb2.PurchasePlanResponse]]:
-        """Buys from the balance: a first plan, 30 more days of the same one, or an upgrade. Refusals: insufficient_balance,
-        plan_not_found, plan_not_on_sale, plan_lower (the plan in force costs more), price_changed, not_restartable.
-        """
-
-    @_abc_1.abstractmethod
-    def GrantPlan(
-        self,
-        request: _ledger_pb2.GrantPlanRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_ledger_pb2.PurchasePlanResponse, _abc.Awaitable[_ledger_pb2.PurchasePlanResponse]]:
-        """A plan without payment here: paid elsewhere, a trial, a gift."""
-
-    @_abc_1.abstractmethod
-    def SetAutoRenew(
-        self,
-        request: _ledger_pb2.SetAutoRenewRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_ledger_pb2.GetFundingResponse, _abc.Awaitable[_ledger_pb2.GetFundingResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def GrantCoupon(
-        self,
-        request: _ledger_pb2.GrantCouponRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_ledger_pb2.GrantCouponResponse, _abc.Awaitable[_ledger_pb2.GrantCouponResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def GrantTokens(
-        self,
-        request: _ledger_pb2.GrantTokensRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_ledger_pb2.GrantTokensResponse, _abc.Awaitable[_ledger_pb2.GrantTokensResponse]]: ...
 
 def add_LedgerServicer_to_server(servicer: LedgerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
