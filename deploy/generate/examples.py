@@ -51,6 +51,7 @@ VALUES: Mapping[str, Any] = {
     "free": False,
     "free_daily": None,
     "free_rpm": None,
+    "free_token_budget": None,
     "id": "sim-1",
     "input": 210_000_000,
     "input_modalities": ["text"],

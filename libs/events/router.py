@@ -32,12 +32,16 @@ class Price(EventData):
 
 
 class ModelPublished(EventData):
-    """One model as it is for sale now. A tombstone on the same key takes it from the list."""
+    """One model as it is for sale now. A tombstone on the same key takes it from the list.
+
+    Of kind ``fee`` it is what a tool of ours costs: it has a price, and is neither listed nor called.
+    """
 
     TYPE: ClassVar[str] = "router.model_published.v1"
 
     id: str
     version: int
+    kind: Literal["model", "fee"] = "model"
     vendor: str
     name: str
     free: bool
@@ -55,6 +59,8 @@ class ModelPublished(EventData):
     price_lines: tuple[PriceLine, ...] = ()
     free_rpm: int | None = None
     free_daily: int | None = None
+    # Tokens that all accounts together may use of a free model within the limiter's window.
+    free_token_budget: int | None = None
     sunset_at: int | None = None
     subscribers_only: bool = False
 

@@ -31,7 +31,8 @@ class Catalog:
 
     def get(self, model_id: str) -> ModelPublished | None:
         """A model by id, or None."""
-        return self._table.get(model_id)
+        model = self._table.get(model_id)
+        return model if model is not None and model.kind == "model" else None
 
     def render(self, modality: str | None) -> bytes:
         """The JSON body of ``GET /v1/models``, whole or of one of MODALITIES."""
@@ -44,6 +45,8 @@ class Catalog:
 
 
 def _listed(model: ModelPublished, modality: str | None) -> bool:
+    if model.kind != "model":
+        return False
     if modality is not None:
         return _BY_MODALITY[modality] in model.endpoints
     return not set(model.endpoints).intersection(_BY_MODALITY.values())
@@ -92,6 +95,11 @@ def _details(model: ModelPublished) -> dict[str, Any]:
     }
 
 
+def _costs_nothing(model: ModelPublished) -> bool:
+    price = model.price
+    return model.free or not (price.input or price.output or price.unit)
+
+
 def _price(model: ModelPublished) -> dict[str, Any]:
     price = model.price
     return {
@@ -99,7 +107,7 @@ def _price(model: ModelPublished) -> dict[str, Any]:
         "output": price.output,
         "cache_read": price.cache_read,
         "cache_write": price.cache_write,
-        "free": model.free,
+        "free": _costs_nothing(model),
         "currency": "IDR",
         "unit": "micro_idr_per_1m_tokens",
     }
@@ -108,7 +116,7 @@ def _price(model: ModelPublished) -> dict[str, Any]:
 def _short_price(model: ModelPublished) -> dict[str, Any]:
     return {
         "input": model.price.input,
-        "free": model.free,
+        "free": _costs_nothing(model),
         "currency": "IDR",
         "unit": "micro_idr_per_1m_tokens",
     }

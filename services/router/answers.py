@@ -41,6 +41,7 @@ def price_message(price: Price) -> router_pb2.Price:
         output=price.output,
         cache_read=price.cache_read,
         cache_write=price.cache_write,
+        unit=price.unit,
     )
 
 
@@ -58,6 +59,7 @@ def model_message(card: ModelPublished) -> router_pb2.Model:
         free_daily=card.free_daily,
         reasoning=bool(card.reasoning),
         reasoning_options=card.reasoning_options,
+        subscribers_only=card.subscribers_only,
     )
 
 

@@ -81,7 +81,7 @@ class CatalogKeeper:
 
     async def _apply(self, listings: dict[str, tuple[Listed, ...]]) -> None:
         catalog = assemble(self._file, listings)
-        applied = await self._store.apply(offer.card for offer in catalog.offers.values())
+        applied = await self._store.apply(catalog.cards())
         self._listings = listings
         self._routing.offer(catalog)
         self._catalog_version.set(applied.catalog_version)

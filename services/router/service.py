@@ -79,7 +79,7 @@ class Routing:
         """Sell what ``catalog`` holds from now on. Answers already given stay valid."""
         upstreams = dict(catalog.upstreams)
         self._offered = {name: _Offered(offer, upstreams) for name, offer in catalog.offers.items()}
-        self._prices.update((offer.card.price.version, offer.card.price) for offer in catalog.offers.values())
+        self._prices.update((card.price.version, card.price) for card in catalog.cards())
         for name in upstreams:
             self._book.watch(name)
         self._models.set(len(self._offered))

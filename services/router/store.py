@@ -16,6 +16,8 @@ from libs.events.topics import ROUTER_CATALOG
 from libs.kafka.outbox import put
 from services.router.catalog.cards import Listed
 
+_PRICE = "version, input, output, cache_read, cache_write, unit"
+
 
 @dataclass(frozen=True)
 class Applied:
@@ -48,7 +50,7 @@ class Store:
             published, withdrawn = [], []
             for name, card in wanted.items():
                 row = known.get(name)
-                if row is not None and row["for_sale"] and json.loads(row["content"]) == _content(card):
+                if row is not None and row["for_sale"] and _stored(row) == card.model_copy(update={"version": 0}):
                     versions[name] = row["version"]
                     continue
                 versions[name] = row["version"] + 1 if row is not None else 1
@@ -64,13 +66,13 @@ class Store:
     async def _publish(self, conn: Any, card: ModelPublished) -> None:
         price = card.price
         await conn.execute(
-            "insert into price_version (version, input, output, cache_read, cache_write) values ($1, $2, $3, $4, $5)"
-            " on conflict (version) do nothing",
+            f"insert into price_version ({_PRICE}) values ($1, $2, $3, $4, $5, $6) on conflict (version) do nothing",
             price.version,
             price.input,
             price.output,
             price.cache_read,
             price.cache_write,
+            price.unit,
         )
         content = json.dumps(_content(card))
         await conn.execute(
@@ -109,16 +111,13 @@ class Store:
         async with self._database.connection() as conn:
             rows = await conn.fetch("select id, version, content from model where for_sale order by id")
         for row in rows:
-            card = ModelPublished(**json.loads(row["content"]), version=row["version"])
+            card = _stored(row).model_copy(update={"version": row["version"]})
             yield card.id, self._event(card)
 
     async def price(self, version: str) -> Price | None:
         """A price version, however old."""
         async with self._database.connection() as conn:
-            row = await conn.fetchrow(
-                "select version, input, output, cache_read, cache_write from price_version where version = $1",
-                version,
-            )
+            row = await conn.fetchrow(f"select {_PRICE} from price_version where version = $1", version)
         return Price(**dict(row)) if row is not None else None
 
     async def listings(self) -> dict[tuple[str, str], tuple[Listed, ...]]:
@@ -141,6 +140,11 @@ class Store:
                 base_url,
                 json.dumps([[model.id, model.vendor] for model in models]),
             )
+
+
+def _stored(row: Any) -> ModelPublished:
+    """The card of a row, without its version. What was stored before a field existed has its default."""
+    return ModelPublished(**json.loads(row["content"]), version=0)
 
 
 def _content(card: ModelPublished) -> dict[str, Any]:

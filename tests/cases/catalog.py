@@ -49,7 +49,7 @@ def write_catalog(path: Path, p1: str, p2: str) -> Path:
         _paid("fx-oai-slow", "p1-slow"),
         _paid("fx-ant-slow", "p1-ant-slow", cache_write=CACHE_WRITE),
         _model("fx-small", "p1", context_length=2_000, max_output_tokens=1_500, rupiah_per_1m_tokens=_PRICE),
-        _model("fx-image", "p1", endpoints=["images"], rupiah_per_1m_tokens=_PRICE),
+        _model("fx-image", "p1", endpoints=["images"], unit_price={"per": "image", "rupiah": 500}),
         _model("fx-free:free", "p1", free=True, free_rpm=1_000, free_daily=1_000),
         _model("fx-once:free", "p1", free=True, free_rpm=1_000, free_daily=1),
         _model("fx-minute:free", "p1", free=True, free_rpm=1, free_daily=1_000),

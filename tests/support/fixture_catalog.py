@@ -52,7 +52,7 @@ def _models() -> list[dict[str, Any]]:
         _paid("fx-two", both),
         _paid("fx-other", [_served("p2")]),
         _paid("fx-small", [_served("p1")], context_length=2_000, max_output_tokens=1_500),
-        _paid("fx-image", [_served("p1")], endpoints=["images"]),
+        _image("fx-image", [_served("p1")]),
         _paid("fx-ant", [_served("p1-ant")], **_THINKS),
         _paid("fx-mute", [_served("p1")], tool_call=False),
         _paid("fx-think", [_served("p1")], **_THINKS),
@@ -75,6 +75,11 @@ def _served(provider: str, order: int = 0) -> dict[str, Any]:
 def _paid(name: str, served_by: list[dict[str, Any]], **other: Any) -> dict[str, Any]:
     price = {"rupiah_per_1m_tokens": _PRICE}
     return {"id": name, "vendor": "fixtures", **_LIMITS, **price, "served_by": served_by, **other}
+
+
+def _image(name: str, served_by: list[dict[str, Any]]) -> dict[str, Any]:
+    price = {"unit_price": {"per": "image", "rupiah": 500}}
+    return {"id": name, "vendor": "fixtures", "endpoints": ["images"], **price, "served_by": served_by}
 
 
 def _free(name: str, vendor: str, served_by: list[dict[str, Any]], **other: Any) -> dict[str, Any]:

@@ -3,16 +3,17 @@
 Called by services/router/keeper.py at start and whenever a provider's list changes.
 """
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from libs.events.router import ModelPublished, Price, PriceLine
+from libs.events.router import ModelPublished, Price
 from services.router.catalog import document as doc
 from services.router.catalog.load import CatalogFile, Provider
+from services.router.catalog.prices import lines_of, price_of
 from services.router.domain import Server
 
-_LINES = ("input", "output", "cache_read", "cache_write")
+_OURSELVES = "kenari"
 
 
 @dataclass(frozen=True)
@@ -45,30 +46,20 @@ class Offer:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Everything for sale and every upstream in use, by id."""
+    """Everything for sale and every upstream in use, by id, and the fees of tools."""
 
     offers: Mapping[str, Offer]
     upstreams: Mapping[str, Upstream]
+    fees: tuple[ModelPublished, ...] = ()
+
+    def cards(self) -> Iterator[ModelPublished]:
+        """All that is published: models and fees."""
+        yield from (offer.card for offer in self.offers.values())
+        yield from self.fees
 
 
 Listings = Mapping[str, tuple[Listed, ...]]
 """What each provider with ``discover`` lists, by its id; a provider that never answered is absent."""
-
-
-def price_of(prices: doc.MicroPrices | None) -> Price:
-    """A price version, named by its content: the same figures have the same version for ever."""
-    if prices is None:
-        prices = doc.MicroPrices(input=0, output=0)
-    figures = [getattr(prices, name) for name in _LINES]
-    content = "IDR|token_1m|" + "|".join("-" if amount is None else str(amount) for amount in figures)
-    version = f"price_{hashlib.sha256(content.encode()).hexdigest()[:20]}"
-    return Price(
-        version=version,
-        input=prices.input,
-        output=prices.output,
-        cache_read=prices.cache_read,
-        cache_write=prices.cache_write,
-    )
 
 
 def assemble(file: CatalogFile, listings: Listings) -> Catalog:
@@ -79,18 +70,19 @@ def assemble(file: CatalogFile, listings: Listings) -> Catalog:
         for provider in file.providers
         for credential in provider.credentials
     }
-    prices = {model.id: model.prices() for model in file.models}
+    entries = {model.id: model for model in file.models}
     offers: dict[str, Offer] = {}
     for model in file.models:
-        paid = prices.get(model.id.removesuffix(doc.FREE_SUFFIX)) if model.free else prices[model.id]
         servers = _servers(model, providers, listings)
         if servers:
-            offers[model.id] = Offer(_card(model, paid), servers)
+            # A free model shows the price of its paid version, where there is one.
+            paid = entries.get(model.id.removesuffix(doc.FREE_SUFFIX))
+            offers[model.id] = Offer(_card(model, _price(paid)), servers)
     if file.discovered is not None:
-        listed_in_file = frozenset(prices)
+        listed_in_file = frozenset(entries)
         for found, found_servers in _found(file, listings, listed_in_file).values():
             offers[found.id] = Offer(_found_card(found, file.discovered), tuple(found_servers))
-    return Catalog(offers, upstreams)
+    return Catalog(offers, upstreams, tuple(_fee_card(fee) for fee in file.fees))
 
 
 def _servers(model: doc.ModelEntry, providers: Mapping[str, Provider], listings: Listings) -> tuple[Server, ...]:
@@ -121,84 +113,76 @@ def _found(
     return found
 
 
-def _card(model: doc.ModelEntry, prices: doc.MicroPrices | None) -> ModelPublished:
+def _price(model: doc.ModelEntry | None) -> Price:
+    if model is None:
+        return price_of(None)
+    unit = model.unit_price
+    return price_of(model.prices(), unit.per, unit.micros()) if unit is not None else price_of(model.prices())
+
+
+def _card(model: doc.ModelEntry, price: Price) -> ModelPublished:
     inputs = model.modalities.input
     if "chat" in model.endpoints and "file" not in inputs:
         # The gateway reads attached documents for any chat model (contract: Models and pricing > Response).
         inputs = (*inputs, "file")
-    return _publish(
-        model,
+    return ModelPublished(
+        **_said(model),
         id=model.id,
+        version=0,
         vendor=model.vendor,
         name=model.name or model.id,
         free=model.free,
         endpoints=model.endpoints,
-        inputs=inputs,
-        outputs=model.modalities.output,
-        prices=prices,
+        input_modalities=inputs,
+        output_modalities=model.modalities.output,
+        price=price,
+        price_lines=() if model.free else tuple(lines_of(model.endpoints, price)),
+        subscribers_only=model.subscribers_only,
         free_rpm=model.free_rpm,
         free_daily=model.free_daily,
+        free_token_budget=model.free_token_budget,
     )
 
 
 def _found_card(listed: Listed, defaults: doc.DiscoveredDefaults) -> ModelPublished:
-    return _publish(
-        defaults,
+    price = price_of(defaults.prices())
+    return ModelPublished(
+        **_said(defaults),
         id=listed.id,
+        version=0,
         vendor=listed.vendor,
         name=listed.id,
         free=False,
         endpoints=("chat",),
-        inputs=("text", "file"),
-        outputs=("text",),
-        prices=defaults.prices(),
-        free_rpm=None,
-        free_daily=None,
-    )
-
-
-def _publish(
-    limits: doc.Limits,
-    *,
-    id: str,
-    vendor: str,
-    name: str,
-    free: bool,
-    endpoints: tuple[str, ...],
-    inputs: tuple[str, ...],
-    outputs: tuple[str, ...],
-    prices: doc.MicroPrices | None,
-    free_rpm: int | None,
-    free_daily: int | None,
-) -> ModelPublished:
-    price = price_of(prices)
-    return ModelPublished(
-        id=id,
-        version=0,
-        vendor=vendor,
-        name=name,
-        free=free,
-        endpoints=endpoints,
-        input_modalities=inputs,
-        output_modalities=outputs,
-        context_length=limits.context_length,
-        max_input_tokens=limits.max_input_tokens,
-        max_output_tokens=limits.max_output_tokens,
-        reasoning=limits.reasoning,
-        reasoning_options=limits.reasoning_options,
-        reasoning_toggle=limits.reasoning_toggle,
-        tool_call=limits.tool_call,
+        input_modalities=("text", "file"),
         price=price,
-        price_lines=() if free else _lines(endpoints[0], price),
-        free_rpm=free_rpm,
-        free_daily=free_daily,
+        price_lines=tuple(lines_of(("chat",), price)),
     )
 
 
-def _lines(endpoint: str, price: Price) -> tuple[PriceLine, ...]:
-    amounts = ((name, getattr(price, name)) for name in _LINES)
-    return tuple(
-        PriceLine(endpoint=endpoint, billable=name, unit="token_1m", micro_idr=amount)
-        for name, amount in amounts
-        if amount is not None
+def _said(limits: doc.Limits) -> dict[str, Any]:
+    """What a card repeats as the file says it."""
+    return {
+        "context_length": limits.context_length,
+        "max_input_tokens": limits.max_input_tokens,
+        "max_output_tokens": limits.max_output_tokens,
+        "reasoning": limits.reasoning,
+        "reasoning_options": limits.reasoning_options,
+        "reasoning_toggle": limits.reasoning_toggle,
+        "tool_call": limits.tool_call,
+    }
+
+
+def _fee_card(fee: doc.FeeEntry) -> ModelPublished:
+    return ModelPublished(
+        id=fee.id,
+        version=0,
+        kind="fee",
+        vendor=_OURSELVES,
+        name=fee.id,
+        free=False,
+        endpoints=(),
+        input_modalities=(),
+        output_modalities=(),
+        price=price_of(None, fee.per, fee.micros()),
     )

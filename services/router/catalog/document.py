@@ -7,15 +7,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_validator
 
-from libs.core.money import PER_RUPIAH
 from services.router.catalog.fields import (
     Count,
     Entry,
     EnvName,
-    MicroIdr,
     Milliseconds,
     ModelId,
-    Rupiah,
     Slug,
     Text,
     Tokens,
@@ -23,6 +20,7 @@ from services.router.catalog.fields import (
     one_or_more,
     some,
 )
+from services.router.catalog.prices import Amount, Priced, Unit, UnitPrice, units_of
 
 ENDPOINTS = (
     "chat",
@@ -112,44 +110,6 @@ class ProviderEntry(Entry):
         return self
 
 
-class RupiahPrices(Entry):
-    """Rupiah per million tokens."""
-
-    input: Rupiah
-    output: Rupiah
-    cache_read: Rupiah | None = None
-    cache_write: Rupiah | None = None
-
-
-class MicroPrices(Entry):
-    """Micro-Rupiah per million tokens."""
-
-    input: MicroIdr
-    output: MicroIdr
-    cache_read: MicroIdr | None = None
-    cache_write: MicroIdr | None = None
-
-
-class Priced(Entry):
-    """Something with token prices, in one of the two units."""
-
-    rupiah_per_1m_tokens: RupiahPrices | None = None
-    micro_idr_per_1m_tokens: MicroPrices | None = None
-
-    @model_validator(mode="after")
-    def _one_unit(self) -> Self:
-        if self.rupiah_per_1m_tokens is not None and self.micro_idr_per_1m_tokens is not None:
-            raise ValueError("prices are given in both units: keep one")
-        return self
-
-    def prices(self) -> MicroPrices | None:
-        """The prices in micro-Rupiah per million tokens, None when there are none."""
-        if self.rupiah_per_1m_tokens is None:
-            return self.micro_idr_per_1m_tokens
-        given = self.rupiah_per_1m_tokens.model_dump(exclude_none=True)
-        return MicroPrices(**{item: amount * PER_RUPIAH for item, amount in given.items()})
-
-
 class Limits(Priced):
     """What a model can take and do; what is not recorded is left out of the list."""
 
@@ -195,26 +155,65 @@ class ModelEntry(Limits):
     free: StrictBool = False
     endpoints: Annotated[tuple[Endpoint, ...], AfterValidator(some)] = ("chat",)
     modalities: Modalities = Modalities()
+    unit_price: UnitPrice | None = None
+    subscribers_only: StrictBool = False
     free_rpm: Count | None = None
     free_daily: Count | None = None
+    free_token_budget: Tokens | None = None
     served_by: Annotated[tuple[Serving, ...], AfterValidator(some)]
 
     @model_validator(mode="after")
     def _free_or_priced(self) -> Self:
-        prices = self.prices()
-        if self.id.endswith(FREE_SUFFIX) and not self.free:
-            raise ValueError(f"an id that ends in {FREE_SUFFIX} costs nothing: it needs free: true")
-        if self.free and not self.id.endswith(FREE_SUFFIX):
-            raise ValueError(f"a free model's id ends in {FREE_SUFFIX}")
-        if self.free and prices is not None:
-            raise ValueError("a free model has no price of its own: it shows that of its paid version")
-        if not self.free and prices is None:
-            raise ValueError("a paid model needs a price: rupiah_per_1m_tokens or micro_idr_per_1m_tokens")
-        if prices is not None and not (prices.input or prices.output):
-            raise ValueError("a paid model's input or output price must be above 0")
-        if not self.free and (self.free_rpm is not None or self.free_daily is not None):
-            raise ValueError("free_rpm and free_daily are for free models")
+        if self.id.endswith(FREE_SUFFIX) != self.free:
+            raise ValueError(
+                f"a free model's id ends in {FREE_SUFFIX}"
+                if self.free
+                else f"an id that ends in {FREE_SUFFIX} costs nothing: it needs free: true"
+            )
+        if self.free:
+            if self.prices() is not None or self.unit_price is not None:
+                raise ValueError("a free model has no price of its own: it shows that of its paid version")
+            return self
+        if (self.free_rpm, self.free_daily, self.free_token_budget) != (None, None, None):
+            raise ValueError("free_rpm, free_daily and free_token_budget are for free models")
+        self._check_unit_price(units_of(self.endpoints))
+        self._check_token_prices()
         return self
+
+    def _check_unit_price(self, units: set[Unit]) -> None:
+        if len(units) > 1:
+            raise ValueError(f"these endpoints are billed by {' and '.join(sorted(units))}: list a model for each")
+        given = self.unit_price.per if self.unit_price is not None else None
+        wanted = next(iter(units), None)
+        if given == wanted:
+            return
+        if wanted is None:
+            raise ValueError("unit_price is for endpoints that are not billed by tokens")
+        raise ValueError(f"a model for {', '.join(self.endpoints)} needs a unit_price per {wanted}")
+
+    def _check_token_prices(self) -> None:
+        prices = self.prices()
+        if all(units_of((endpoint,)) for endpoint in self.endpoints):
+            if prices is not None:
+                raise ValueError("a model that is not billed by tokens has a unit_price alone")
+        elif self.endpoints == ("moderations",):
+            # Moderation costs nothing where no price is set (contract: Moderations, Billing).
+            return
+        elif prices is None:
+            raise ValueError("a paid model needs a price: rupiah_per_1m_tokens or micro_idr_per_1m_tokens")
+        elif not (prices.input or prices.output):
+            raise ValueError("a paid model's input or output price must be above 0")
+
+
+class FeeEntry(Amount):
+    """What one use of a tool of ours costs: a search or page by the call, paid reading of documents by the page."""
+
+    id: Literal["web_search", "page_fetch", "x_search", "ocr"]
+
+    @property
+    def per(self) -> Unit:
+        """What the fee is for one of."""
+        return "page" if self.id == "ocr" else "call"
 
 
 class DiscoveredDefaults(Limits):

@@ -13,6 +13,8 @@ from libs.core.money import PER_RUPIAH
 
 # Names that mean something else as ``model`` (contract: Routing and routes, Providers).
 RESERVED_IDS = ("kenari-free", "kenari/auto")
+# Fees stand among the models where prices are kept.
+FEE_IDS = ("web_search", "page_fetch", "x_search", "ocr")
 RESERVED_PREFIX = "byok/"
 
 _MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
@@ -27,7 +29,7 @@ def model_id_problem(value: str) -> str | None:
     """Why ``value`` cannot be a model's id, or None."""
     if not _MODEL_ID.fullmatch(value):
         return "a model id has letters, digits and ._:/@+- only, 128 at most"
-    if value in RESERVED_IDS or value.startswith(RESERVED_PREFIX):
+    if value in (*RESERVED_IDS, *FEE_IDS) or value.startswith(RESERVED_PREFIX):
         return f"{value!r} is a reserved name"
     return None
 

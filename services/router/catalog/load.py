@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from services.router.catalog import document as doc
-from services.router.catalog import fields
+from services.router.catalog import fields, prices
 from services.router.catalog.marks import CatalogError, Marked, Mistake, Path, read_marked
 
-_SECTIONS = ("providers", "models", "discovered")
+_SECTIONS = ("providers", "models", "discovered", "fees")
 _FIELDS = sorted(
     {
         name
@@ -26,7 +26,8 @@ _FIELDS = sorted(
             doc.ModelEntry,
             doc.Modalities,
             doc.Serving,
-            doc.MicroPrices,
+            prices.MicroPrices,
+            prices.UnitPrice,
         )
         for name in entry.model_fields
     }
@@ -58,11 +59,12 @@ class Provider:
 
 @dataclass(frozen=True)
 class CatalogFile:
-    """The checked file: providers in use, all models, and what discovered models get."""
+    """The checked file: providers in use, all models, what discovered models get, fees of tools."""
 
     providers: tuple[Provider, ...]
     models: tuple[doc.ModelEntry, ...]
     discovered: doc.DiscoveredDefaults | None
+    fees: tuple[doc.FeeEntry, ...] = ()
 
 
 def load(file: FilePath, environment: Mapping[str, str]) -> CatalogFile:
@@ -97,6 +99,7 @@ class _Check:
                 self._marked.wrong(self._marked.key_line((name,)), _unknown(name, _SECTIONS))
         providers = self._entries(data, "providers", doc.ProviderEntry)
         models = self._entries(data, "models", doc.ModelEntry)
+        fees = self._entries(data, "fees", doc.FeeEntry) if "fees" in data else {}
         discovered = None
         if data.get("discovered") is not None:
             discovered = self._entry(doc.DiscoveredDefaults, data["discovered"], ("discovered",))
@@ -106,7 +109,8 @@ class _Check:
                 line = self._marked.line(("providers", number, "discover"))
                 self._marked.wrong(line, "discover needs the section 'discovered' with a default price")
         in_use = [self._in_use(number, provider) for number, provider in providers.items()]
-        return CatalogFile(tuple(p for p in in_use if p is not None), tuple(models.values()), discovered)
+        used = tuple(provider for provider in in_use if provider is not None)
+        return CatalogFile(used, tuple(models.values()), discovered, tuple(fees.values()))
 
     def _entries(self, data: dict[str, Any], section: str, kind: type[E]) -> dict[int, E]:
         items = data.get(section)

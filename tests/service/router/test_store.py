@@ -14,8 +14,8 @@ from libs.db.migrate import folders
 from libs.events.base import decode
 from libs.events.router import ModelPublished
 from libs.ops.telemetry import Telemetry
-from services.router.catalog.cards import Listed, price_of
-from services.router.catalog.document import MicroPrices
+from services.router.catalog.cards import Listed
+from services.router.catalog.prices import MicroPrices, price_of
 from services.router.store import Store
 
 
@@ -62,6 +62,21 @@ async def test_a_new_price_is_a_new_revision_and_the_old_price_stays(store: Stor
     assert old is not None
     assert old.input == 1
     assert await store.price("price_never") is None
+
+
+async def test_the_price_of_a_unit_is_kept_like_every_other(store: Store) -> None:
+    price = price_of(None, "image", 500_000_000)
+    await store.apply([card("painter").model_copy(update={"price": price, "endpoints": ("images",)})])
+    assert await store.price(price.version) == price
+
+
+async def test_what_was_stored_before_a_field_existed_is_no_change_of_the_catalogue(
+    store: Store, database: Database
+) -> None:
+    await store.apply([card("a")])
+    await database.pool.execute("update model set content = content - 'kind' - 'subscribers_only'")
+    assert (await store.apply([card("a")])).published == ()
+    assert [key async for key, _ in store.every_model_event()] == ["a"]
 
 
 async def test_a_model_that_leaves_is_taken_off_and_comes_back_under_a_higher_version(

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from libs.events.router import ModelPublished
-from services.router.catalog.cards import Catalog, Listed, Listings, assemble, price_of
+from services.router.catalog.cards import Catalog, Listed, Listings, assemble
 from services.router.catalog.discover import is_chat_model, usable
-from services.router.catalog.document import MicroPrices
 from services.router.catalog.load import load
+from services.router.catalog.prices import MicroPrices, price_of
 
 SHIPPED = Path(__file__).resolve().parents[3] / "deploy" / "catalog.yaml"
 
@@ -75,10 +75,96 @@ def test_a_price_version_is_named_by_its_figures_alone() -> None:
         price_of(MicroPrices(input=1, output=2, cache_read=0)),
         price_of(MicroPrices(input=1, output=2, cache_write=0)),
         price_of(None),
+        price_of(None, "image", 5),
+        price_of(None, "song", 5),
+        price_of(None, "song", 6),
     ]
-    assert len({one.version, *(other.version for other in others)}) == 5
+    assert len({one.version, *(other.version for other in others)}) == 8
     # Rows of the ledger refer to it for ever: the way it is made must not change.
     assert one.version == "price_aa0fe8c1721a427a1050"
+
+
+MEDIA = """
+providers: [{id: sim, format: simulated}]
+fees:
+  - {id: web_search, rupiah: 200}
+  - {id: x_search, micro_idr: 0}
+  - {id: ocr, micro_idr: 150000001}
+models:
+  - {id: painter, vendor: v, endpoints: [images], unit_price: {per: image, rupiah: 500}, served_by: [{provider: sim}]}
+  - {id: painter:free, vendor: v, free: true, endpoints: [images], served_by: [{provider: sim}]}
+  - {id: film, vendor: v, endpoints: [videos], unit_price: {per: second, micro_idr: 7}, served_by: [{provider: sim}]}
+  - {id: ear, vendor: v, endpoints: [audio_transcription], unit_price: {per: second, rupiah: 3},
+     served_by: [{provider: sim}]}
+  - {id: voice, vendor: v, endpoints: [audio_speech], unit_price: {per: 1k_chars, rupiah: 4},
+     served_by: [{provider: sim}]}
+  - {id: song, vendor: v, endpoints: [music], unit_price: {per: song, rupiah: 5}, served_by: [{provider: sim}]}
+  - {id: both, vendor: v, endpoints: [chat, images], rupiah_per_1m_tokens: {input: 1, output: 2},
+     unit_price: {per: image, rupiah: 9}, served_by: [{provider: sim}]}
+  - {id: judge, vendor: v, endpoints: [moderations], served_by: [{provider: sim}]}
+"""
+
+
+@pytest.fixture
+def media(tmp_path: Path) -> Catalog:
+    (tmp_path / "catalog.yaml").write_text(MEDIA)
+    return assemble(load(tmp_path / "catalog.yaml", {}), {})
+
+
+@pytest.mark.rule("MODEL-049", "MODEL-051", "MODEL-052", "MODEL-053")
+def test_what_is_not_billed_by_tokens_has_the_price_of_a_unit_in_its_lines(media: Catalog) -> None:
+    def lines(name: str) -> list[tuple[str, str, str, int]]:
+        assert all(line.variant is None for line in card(media, name).price_lines)
+        return [(line.endpoint, line.billable, line.unit, line.micro_idr) for line in card(media, name).price_lines]
+
+    assert lines("painter") == [("images", "output_image", "image", 500_000_000)]
+    assert lines("film") == [("videos", "output_video", "second", 7)]
+    assert lines("ear") == [("audio_transcription", "input_audio", "second", 3_000_000)]
+    assert lines("voice") == [("audio_speech", "output_audio", "1k_chars", 4_000_000)]
+    assert lines("song") == [("music", "output_audio", "song", 5_000_000)]
+    assert lines("both") == [
+        ("chat", "input", "token_1m", 1_000_000),
+        ("chat", "output", "token_1m", 2_000_000),
+        ("images", "output_image", "image", 9_000_000),
+    ]
+    price = card(media, "painter").price
+    assert (price.input, price.output, price.unit) == (0, 0, 500_000_000)
+    assert card(media, "painter:free").price == price
+
+
+def test_moderation_may_have_no_price(media: Catalog) -> None:
+    price = card(media, "judge").price
+    assert (price.input, price.output, price.unit) == (0, 0, None)
+
+
+def test_a_fee_is_a_price_that_is_published_and_no_model(media: Catalog) -> None:
+    assert not {"web_search", "x_search", "ocr"} & set(media.offers)
+    fees = {fee.id: fee for fee in media.cards() if fee.kind == "fee"}
+    assert {name: fee.price.unit for name, fee in fees.items()} == {
+        "web_search": 200_000_000,
+        "x_search": 0,
+        "ocr": 150_000_001,
+    }
+    assert len({fee.price.version for fee in fees.values()}) == 3
+
+
+def test_who_may_use_a_model_and_how_much_of_it_is_on_its_card(tmp_path: Path) -> None:
+    (tmp_path / "catalog.yaml").write_text(
+        """
+providers: [{id: sim, format: simulated}]
+models:
+  - {id: m, vendor: v, subscribers_only: true, rupiah_per_1m_tokens: {input: 1, output: 2},
+     served_by: [{provider: sim}]}
+  - {id: m:free, vendor: v, free: true, free_token_budget: 1000000, served_by: [{provider: sim}]}
+"""
+    )
+    catalog = assemble(load(tmp_path / "catalog.yaml", {}), {})
+    assert [
+        (card(catalog, name).subscribers_only, card(catalog, name).free_token_budget) for name in ("m", "m:free")
+    ] == [
+        (True, None),
+        (False, 1_000_000),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from libs.events.router import UpstreamHealth
 from libs.ops.telemetry import Telemetry
 from services.router.catalog.cards import assemble
 from services.router.catalog.load import load
+from services.router.catalog.prices import price_of
 from services.router.domain import HealthRules, Try, Verdict
 from services.router.health import HealthBook
 from services.router.service import Routing
@@ -36,7 +37,7 @@ models:
   - id: painter
     vendor: v
     endpoints: [images]
-    rupiah_per_1m_tokens: {input: 1, output: 2}
+    unit_price: {per: image, rupiah: 3}
     served_by: [{provider: p2}]
 """
 
@@ -115,6 +116,23 @@ def test_a_route_holds_everything_the_edge_needs(world: World) -> None:
 def test_free_limits_travel_with_a_free_model(world: World) -> None:
     model = world.ask("only:free").route.model
     assert (model.free, model.free_rpm, model.HasField("free_daily")) == (True, 5, False)
+
+
+def test_the_price_of_a_unit_and_who_may_use_a_model_travel_along(tmp_path: Path) -> None:
+    closed = TWO_PROVIDERS.replace("endpoints: [images]", "endpoints: [images]\n    subscribers_only: true")
+    world = World(tmp_path, {"P2": "sk-2"}, closed)
+    model = world.ask("painter", "images").route.model
+    assert (model.price.input, model.price.unit, model.subscribers_only) == (0, 3_000_000, True)
+    other = world.ask().route.model
+    assert (other.price.HasField("unit"), other.subscribers_only) == (False, False)
+
+
+def test_the_price_of_a_fee_is_known_and_the_fee_is_no_model(tmp_path: Path) -> None:
+    world = World(tmp_path, {"P2": "sk-2"}, TWO_PROVIDERS + "fees: [{id: web_search, rupiah: 200}]\n")
+    price = world.routing.price(price_of(None, "call", 200_000_000).version)
+    assert price is not None
+    assert price.unit == 200_000_000
+    assert world.ask("web_search").refusal.code == "model_not_found"
 
 
 def test_every_key_and_provider_of_a_model_is_an_attempt(tmp_path: Path) -> None:

@@ -1,0 +1,148 @@
+"""Prices as the catalogue file has them, and the price version and price lines they become. Pure.
+
+Used by document.py, which says where a price may stand, and by cards.py.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Literal, Self, get_args
+
+from pydantic import model_validator
+
+from libs.core.money import PER_RUPIAH
+from libs.events.router import Price, PriceLine
+from services.router.catalog.fields import Entry, MicroIdr, Rupiah
+
+Unit = Literal["image", "second", "1k_chars", "song", "page", "call"]
+
+TOKEN_ITEMS = ("input", "output", "cache_read", "cache_write")
+# What a unit is called as a line of the price list; pages and calls are in no list (contract: Prices in the list).
+_UNIT_ITEMS = {
+    "images": "output_image",
+    "videos": "output_video",
+    "audio_speech": "output_audio",
+    "audio_transcription": "input_audio",
+    "music": "output_audio",
+}
+UNIT_OF: dict[str, Unit] = {
+    "images": "image",
+    "videos": "second",
+    "audio_speech": "1k_chars",
+    "audio_transcription": "second",
+    "music": "song",
+}
+"""What the endpoints that are not billed by tokens are billed by (contract: What each endpoint is billed by)."""
+
+
+class RupiahPrices(Entry):
+    """Rupiah per million tokens."""
+
+    input: Rupiah
+    output: Rupiah
+    cache_read: Rupiah | None = None
+    cache_write: Rupiah | None = None
+
+
+class MicroPrices(Entry):
+    """Micro-Rupiah per million tokens."""
+
+    input: MicroIdr
+    output: MicroIdr
+    cache_read: MicroIdr | None = None
+    cache_write: MicroIdr | None = None
+
+
+NO_TOKEN_PRICES = MicroPrices(input=0, output=0)
+
+
+class Priced(Entry):
+    """Something with token prices, in one of the two units."""
+
+    rupiah_per_1m_tokens: RupiahPrices | None = None
+    micro_idr_per_1m_tokens: MicroPrices | None = None
+
+    @model_validator(mode="after")
+    def _one_unit(self) -> Self:
+        if self.rupiah_per_1m_tokens is not None and self.micro_idr_per_1m_tokens is not None:
+            raise ValueError("prices are given in both units: keep one")
+        return self
+
+    def prices(self) -> MicroPrices | None:
+        """The prices in micro-Rupiah per million tokens, None when there are none."""
+        if self.rupiah_per_1m_tokens is None:
+            return self.micro_idr_per_1m_tokens
+        given = self.rupiah_per_1m_tokens.model_dump(exclude_none=True)
+        return MicroPrices(**{item: amount * PER_RUPIAH for item, amount in given.items()})
+
+
+class Amount(Entry):
+    """One amount, in Rupiah or in micro-Rupiah."""
+
+    rupiah: Rupiah | None = None
+    micro_idr: MicroIdr | None = None
+
+    @model_validator(mode="after")
+    def _given_once(self) -> Self:
+        if (self.rupiah is None) == (self.micro_idr is None):
+            raise ValueError("a price is given once: as rupiah or as micro_idr")
+        return self
+
+    def micros(self) -> int:
+        """The amount in micro-Rupiah."""
+        return self.micro_idr if self.micro_idr is not None else (self.rupiah or 0) * PER_RUPIAH
+
+
+class UnitPrice(Amount):
+    """The price of one ``per``: an image, a second, a song."""
+
+    per: Unit
+
+    @model_validator(mode="after")
+    def _above_nothing(self) -> Self:
+        if not self.micros():
+            raise ValueError("the price of a unit must be above 0")
+        return self
+
+
+def units_of(endpoints: Iterable[str]) -> set[Unit]:
+    """The units other than tokens that these endpoints are billed by."""
+    return {UNIT_OF[endpoint] for endpoint in endpoints if endpoint in UNIT_OF}
+
+
+def price_of(prices: MicroPrices | None, per: Unit | None = None, unit: int | None = None) -> Price:
+    """A price version, named by its content: the same figures have the same version for ever.
+
+    ``unit`` is the price of one ``per`` in micro-Rupiah, of what is not billed by tokens.
+    """
+    prices = prices or NO_TOKEN_PRICES
+    figures = [getattr(prices, name) for name in TOKEN_ITEMS]
+    content = "IDR|token_1m|" + "|".join("-" if amount is None else str(amount) for amount in figures)
+    if per is not None:
+        content += f"|{per}|{unit}"
+    version = f"price_{hashlib.sha256(content.encode()).hexdigest()[:20]}"
+    return Price(
+        version=version,
+        input=prices.input,
+        output=prices.output,
+        cache_read=prices.cache_read,
+        cache_write=prices.cache_write,
+        unit=unit,
+    )
+
+
+def lines_of(endpoints: tuple[str, ...], price: Price) -> Iterator[PriceLine]:
+    """One line for each billable item: token prices where tokens are billed, the unit's where units are."""
+    by_tokens = [endpoint for endpoint in endpoints if endpoint not in UNIT_OF]
+    for item in TOKEN_ITEMS if by_tokens else ():
+        amount = getattr(price, item)
+        if amount is not None:
+            yield PriceLine(endpoint=by_tokens[0], billable=item, unit="token_1m", micro_idr=amount)
+    for endpoint in endpoints:
+        if endpoint in UNIT_OF and price.unit is not None:
+            yield PriceLine(
+                endpoint=endpoint, billable=_UNIT_ITEMS[endpoint], unit=UNIT_OF[endpoint], micro_idr=price.unit
+            )
+
+
+assert set(_UNIT_ITEMS) == set(UNIT_OF)
+assert set(UNIT_OF.values()) < set(get_args(Unit))

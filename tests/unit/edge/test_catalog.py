@@ -1,0 +1,131 @@
+"""The model list as clients read it: which entries it has, and what stands in them."""
+
+import json
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from libs.events.router import ModelPublished, Price, PriceLine
+from libs.kafka.table import Table
+from services.edge.catalog import Catalog
+
+FREE_PRICE = Price(version="p0", input=0, output=0)
+
+
+class Published:
+    """The table of router.catalog.v1 with what a test puts on it."""
+
+    def __init__(self, *models: ModelPublished) -> None:
+        self._models = {model.id: model for model in models}
+        self._changed: list[Callable[[str, ModelPublished | None], None]] = []
+
+    def get(self, key: str) -> ModelPublished | None:
+        return self._models.get(key)
+
+    def values(self) -> list[ModelPublished]:
+        return list(self._models.values())
+
+    def on_change(self, callback: Callable[[str, ModelPublished | None], None]) -> None:
+        self._changed.append(callback)
+
+    def put(self, model: ModelPublished) -> None:
+        self._models[model.id] = model
+        for callback in self._changed:
+            callback(model.id, model)
+
+
+def card(name: str, *endpoints: str, **more: Any) -> ModelPublished:
+    usual = {"version": 1, "vendor": "v", "name": name, "free": False, "price": FREE_PRICE}
+    return ModelPublished(**{"id": name, "endpoints": endpoints or ("chat",), **usual, **more})
+
+
+def catalog(*models: ModelPublished) -> Catalog:
+    return Catalog(cast("Table[ModelPublished]", Published(*models)))
+
+
+def entries(listed: Catalog, modality: str | None = None) -> dict[str, dict[str, Any]]:
+    return {entry["id"]: entry for entry in json.loads(listed.render(modality))["data"]}
+
+
+@pytest.mark.rule("MODEL-011")
+def test_a_fee_is_neither_listed_nor_a_model() -> None:
+    fee = card("web_search", kind="fee", price=Price(version="f", input=0, output=0, unit=200))
+    listed = catalog(card("m"), fee)
+    assert set(entries(listed)) == {"m"}
+    assert listed.get("web_search") is None
+    assert listed.get("m") is not None
+
+
+@pytest.mark.rule("MODEL-002", "MODEL-003", "MODEL-068", "MODEL-069", "MODEL-070", "MODEL-071", "MODEL-085")
+def test_each_list_has_the_models_of_its_kind() -> None:
+    usual = ("chat", "images", "videos", "audio_speech", "audio_transcription", "music")
+    asked = {"embedding": "embeddings", "rerank": "rerank", "moderation": "moderations", "systemone": "systemone"}
+    listed = catalog(*(card(kind, kind) for kind in (*usual, *asked.values())))
+    assert set(entries(listed)) == set(usual)
+    for modality, endpoint in asked.items():
+        assert set(entries(listed, modality)) == {endpoint}
+
+
+@pytest.mark.rule("MODEL-019", "MODEL-030", "MODEL-034", "MODEL-072", "MODEL-073")
+def test_an_entry_of_a_modality_has_nothing_but_its_fields() -> None:
+    line = PriceLine(endpoint="embeddings", billable="input", unit="token_1m", micro_idr=7)
+    price = Price(version="p", input=7, output=0)
+    limits = {"context_length": 512, "max_input_tokens": 500, "max_output_tokens": 9, "tool_call": True}
+    model = card("e", "embeddings", price=price, price_lines=(line,), **limits)
+    assert entries(catalog(model), "embedding") == {
+        "e": {
+            "id": "e",
+            "object": "model",
+            "owned_by": "v",
+            "name": "e",
+            "context_length": 512,
+            "endpoints": ["embeddings"],
+            "pricing_lines": [line.model_dump()],
+            "modality": "embedding",
+            "pricing": {"input": 7, "free": False, "currency": "IDR", "unit": "micro_idr_per_1m_tokens"},
+            "sunset_at": None,
+        }
+    }
+
+
+@pytest.mark.rule("MODEL-007", "MODEL-010")
+def test_what_is_not_recorded_is_left_out() -> None:
+    bare = entries(catalog(card("m", endpoints=())))["m"]
+    assert not {"endpoints", "context_length", "max_output_tokens", "pricing_lines", "protocols"} & set(bare)
+
+
+@pytest.mark.rule("MODEL-046", "MODEL-049")
+def test_free_is_what_costs_nothing_and_a_unit_price_is_no_nothing() -> None:
+    painter = card("painter", "images", price=Price(version="p", input=0, output=0, unit=500))
+    gift = card("m:free", free=True, price=Price(version="p", input=1, output=2))
+    listed = catalog(painter, gift, card("judge", "moderations"))
+    pricing = {name: entry["pricing"] for name, entry in entries(listed).items()}
+    assert (pricing["painter"]["input"], pricing["painter"]["output"], pricing["painter"]["free"]) == (0, 0, False)
+    assert pricing["m:free"]["free"] is True
+    assert entries(listed, "moderation")["judge"]["pricing"]["free"] is True
+
+
+@pytest.mark.rule("MODEL-016")
+def test_an_input_limit_as_large_as_the_context_is_no_limit() -> None:
+    same = card("same", context_length=100, max_input_tokens=100)
+    less = card("less", context_length=100, max_input_tokens=90)
+    listed = entries(catalog(same, less))
+    assert "max_input_tokens" not in listed["same"]
+    assert listed["less"]["max_input_tokens"] == 90
+
+
+@pytest.mark.rule("MODEL-027", "MODEL-028", "MODEL-029")
+def test_levels_are_told_under_both_names_or_not_at_all() -> None:
+    thinks = card("thinks", reasoning=True, reasoning_options=("low", "high"))
+    listed = entries(catalog(thinks, card("mute", reasoning=True)))
+    assert listed["thinks"]["reasoning_options"] == listed["thinks"]["supported_reasoning_levels"] == ["low", "high"]
+    assert not {"reasoning_options", "supported_reasoning_levels"} & set(listed["mute"])
+
+
+def test_the_list_follows_the_catalogue() -> None:
+    published = Published(card("a"))
+    listed = Catalog(cast("Table[ModelPublished]", published))
+    assert set(entries(listed)) == {"a"}
+    published.put(card("b"))
+    assert set(entries(listed)) == {"a", "b"}
