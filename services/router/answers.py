@@ -3,6 +3,8 @@
 Called by services/router/service.py.
 """
 
+from collections.abc import Sequence
+
 from kenari.router.v1 import router_pb2
 
 from libs.events.router import ModelPublished, Price
@@ -102,6 +104,24 @@ def wrong_endpoint(card: ModelPublished, asked: str) -> router_pb2.RouteResponse
 def nobody_carries_tools(model: str) -> router_pb2.RouteResponse:
     """Tools are never left out of a request: without a provider that takes them it is refused."""
     return _refused("no_wire_for_modality", f"no provider of {model!r} takes tools right now; use another model")
+
+
+def no_free_model() -> router_pb2.RouteResponse:
+    """Nothing is behind the free route, or nothing that the caller may use."""
+    return _refused("no_wire_for_modality", "no free model can be used right now; name a model of GET /v1/models")
+
+
+def no_free_model_takes_tools() -> router_pb2.RouteResponse:
+    """Contract: Free models, The kenari-free route."""
+    return _refused("bad_request", "no free model takes tools right now; name a model with tool_call true")
+
+
+def several(routes: Sequence[router_pb2.RouteResponse]) -> router_pb2.RouteResponse:
+    """One answer from the answers for several models, in the order in which they are to be tried."""
+    answer = router_pb2.RouteResponse()
+    answer.CopyFrom(routes[0])
+    answer.route.others.extend(routed.route for routed in routes[1:])
+    return answer
 
 
 def nobody_fetches_images() -> router_pb2.RouteResponse:

@@ -3,16 +3,23 @@
 Called by rpc.py (questions) and keeper.py (a new catalogue).
 """
 
+from random import shuffle
+from typing import TypeAlias
+
 from kenari.router.v1 import router_pb2
 
 from libs.core.clock import Clock
-from libs.events.router import Price
+from libs.events.router import ModelPublished, Price
 from libs.ops.telemetry import Telemetry
 from services.router import answers, domain
 from services.router.catalog.cards import Catalog, Offer, Upstream
+from services.router.catalog.fields import FREE_ROUTE
 from services.router.domain import Server
 from services.router.health import HealthBook
 from services.router.telemetry import MODELS, ROUTES
+
+_Decided: TypeAlias = tuple[str, router_pb2.RouteResponse]
+"""The outcome as it is counted, and the answer."""
 
 _OUTCOMES = ("routed", "probed", "model_not_found", "bad_request", "no_wire_for_modality", "all_providers_failed")
 
@@ -70,6 +77,7 @@ class Routing:
         self._book = book
         self._clock = clock
         self._offered: dict[str, _Offered] = {}
+        self._free: list[_Offered] = []
         self._prices: dict[str, Price] = {}
         self._models = telemetry.metrics.gauge(MODELS)
         routes = telemetry.metrics.counter(ROUTES)
@@ -79,6 +87,7 @@ class Routing:
         """Sell what ``catalog`` holds from now on. Answers already given stay valid."""
         upstreams = dict(catalog.upstreams)
         self._offered = {name: _Offered(offer, upstreams) for name, offer in catalog.offers.items()}
+        self._free = [offered for offered in self._offered.values() if _on_free_route(offered.card)]
         self._prices.update((card.price.version, card.price) for card in catalog.cards())
         for name in upstreams:
             self._book.watch(name)
@@ -90,41 +99,66 @@ class Routing:
 
     def route(self, asked: router_pb2.RouteRequest) -> router_pb2.RouteResponse:
         """Decide who serves a request. The answer is shared: it must not be changed."""
+        outcome, answer = self._free_route(asked) if asked.model == FREE_ROUTE else self._one_model(asked)
+        self._count[outcome]()
+        return answer
+
+    def _one_model(self, asked: router_pb2.RouteRequest) -> _Decided:
         offered = self._offered.get(asked.model)
         if offered is None:
-            self._count["model_not_found"]()
-            return answers.not_found(asked.model)
+            return "model_not_found", answers.not_found(asked.model)
         if asked.endpoint not in offered.endpoints:
-            self._count["bad_request"]()
-            return answers.wrong_endpoint(offered.card, asked.endpoint)
+            return "bad_request", answers.wrong_endpoint(offered.card, asked.endpoint)
         prepared = offered.able(asked.tools, asked.remote_images)
         if not prepared.servers:
             return self._unable(offered, asked)
         return self._choose(prepared, asked)
 
-    def _unable(self, offered: _Offered, asked: router_pb2.RouteRequest) -> router_pb2.RouteResponse:
+    def _unable(self, offered: _Offered, asked: router_pb2.RouteRequest) -> _Decided:
         if asked.tools and not offered.able(True, False).servers:
-            self._count["no_wire_for_modality"]()
-            return answers.nobody_carries_tools(asked.model)
-        self._count["bad_request"]()
-        return answers.nobody_fetches_images()
+            return "no_wire_for_modality", answers.nobody_carries_tools(asked.model)
+        return "bad_request", answers.nobody_fetches_images()
 
-    def _choose(self, prepared: _Prepared, asked: router_pb2.RouteRequest) -> router_pb2.RouteResponse:
+    def _free_route(self, asked: router_pb2.RouteRequest) -> _Decided:
+        """All free models that can serve the request now, in a random order (contract: The kenari-free route)."""
+        if asked.endpoint != "chat":
+            return "model_not_found", answers.not_found(asked.model)
+        offered = [one for one in self._free if not asked.models or one.card.id in asked.models]
+        if not offered:
+            return "no_wire_for_modality", answers.no_free_model()
+        if asked.tools:
+            offered = [one for one in offered if one.card.tool_call and one.able(True, False).servers]
+            if not offered:
+                return "bad_request", answers.no_free_model_takes_tools()
+        able = [one.able(asked.tools, asked.remote_images) for one in offered]
+        able = [prepared for prepared in able if prepared.servers]
+        if not able:
+            return "bad_request", answers.nobody_fetches_images()
+        shuffle(able)
+        # A probe is for the model that is tried first: the others may never be.
+        decided: list[_Decided] = []
+        for prepared in able:
+            routed = any(answer.HasField("route") for _, answer in decided)
+            decided.append(self._choose(prepared, asked, probes=not routed))
+        routes = [answer for _, answer in decided if answer.HasField("route")]
+        if not routes:
+            return min(decided, key=lambda one: one[1].refusal.retry_after_s)
+        return "routed", answers.several(routes)
+
+    def _choose(self, prepared: _Prepared, asked: router_pb2.RouteRequest, *, probes: bool = True) -> _Decided:
         now_ms = self._clock.now_ms()
         plan = prepared.plan
         if prepared.epoch != self._book.epoch or 0 < plan.next_due_ms <= now_ms:
             plan = self._renew(prepared, now_ms)
-        if plan.due:
-            return self._probe(prepared, asked.request_id, now_ms)
+        if plan.due and probes:
+            return "probed", self._probe(prepared, asked.request_id, now_ms)
         if not plan.first:
-            self._count["all_providers_failed"]()
-            return answers.all_paused(domain.retry_after_s(plan, now_ms))
-        self._count["routed"]()
+            return "all_providers_failed", answers.all_paused(domain.retry_after_s(plan, now_ms))
         place = domain.pick(plan, f"{asked.account_id} {asked.session}") if len(plan.first) > 1 else 0
         answer = prepared.answers.get(place)
         if answer is None:
             answer = prepared.answers[place] = prepared.answer(domain.attempts(plan, place))
-        return answer
+        return "routed", answer
 
     def _renew(self, prepared: _Prepared, now_ms: int) -> domain.Plan:
         servers = prepared.servers
@@ -142,9 +176,13 @@ class Routing:
         """Send this request to a paused upstream first, with the healthy ones behind it."""
         plan, due = prepared.plan, prepared.plan.due[0]
         self._book.probe(prepared.servers[due].upstream_id, request_id, now_ms)
-        self._count["probed"]()
         answer = prepared.answer((due, *domain.attempts(plan, 0)))
         first, *others = answer.route.attempts
         if others:
             first.first_byte_timeout_ms = min(first.first_byte_timeout_ms, self._book.rules.probe_first_byte_ms)
         return answer
+
+
+def _on_free_route(card: ModelPublished) -> bool:
+    # Who has a plan is not known here: models for subscribers are left to those who name them.
+    return card.free and "chat" in card.endpoints and not card.subscribers_only

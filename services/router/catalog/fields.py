@@ -12,7 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from libs.core.money import PER_RUPIAH
 
 # Names that mean something else as ``model`` (contract: Routing and routes, Providers).
-RESERVED_IDS = ("kenari-free", "kenari/auto")
+FREE_ROUTE = "kenari-free"
+RESERVED_IDS = (FREE_ROUTE, "kenari/auto")
 # Fees stand among the models where prices are kept.
 FEE_IDS = ("web_search", "page_fetch", "x_search", "ocr")
 RESERVED_PREFIX = "byok/"

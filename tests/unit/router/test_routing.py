@@ -2,22 +2,16 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kenari.router.v1 import router_pb2
 
-from libs.core.settings import TelemetrySettings
 from libs.events.router import UpstreamHealth
-from libs.ops.telemetry import Telemetry
 from services.router.catalog.cards import assemble
 from services.router.catalog.load import load
 from services.router.catalog.prices import price_of
 from services.router.domain import HealthRules, Try, Verdict
-from services.router.health import HealthBook
-from services.router.service import Routing
-
-T0 = 1_800_000_000_000
+from tests.unit.router.world import T0, World
 
 TWO_PROVIDERS = """
 providers:
@@ -42,50 +36,9 @@ models:
 """
 
 
-class SetClock:
-    def __init__(self) -> None:
-        self.ms = T0
-
-    def now_ms(self) -> int:
-        return self.ms
-
-
-class World:
-    """A router's memory with a clock that tests set."""
-
-    def __init__(self, folder: Path, keys: dict[str, str], catalog: str = TWO_PROVIDERS) -> None:
-        (folder / "catalog.yaml").write_text(catalog)
-        self.clock = SetClock()
-        self.telemetry = Telemetry("router", TelemetrySettings())
-        self.book = HealthBook(HealthRules(), self.clock, self.telemetry)
-        self.routing = Routing(self.book, self.clock, self.telemetry)
-        self.routing.offer(assemble(load(folder / "catalog.yaml", keys), {}))
-
-    def ask(
-        self, model: str = "both", endpoint: str = "chat", account: str = "acct_1", request: str = "r", **needs: Any
-    ) -> router_pb2.RouteResponse:
-        asked = router_pb2.RouteRequest(model=model, endpoint=endpoint, account_id=account, request_id=request, **needs)
-        return self.routing.route(asked)
-
-    def tries(self, model: str = "both") -> list[str]:
-        return [attempt.upstream_id for attempt in self.ask(model).route.attempts]
-
-    def fails(self, upstream: str, times: int = 3) -> UpstreamHealth | None:
-        said = None
-        for _ in range(times):
-            said = (
-                self.book.tried(upstream, "other", Try(Verdict.FAILED, "failed", self.clock.ms - 50, self.clock.ms))
-                or said
-            )
-        return said
-
-    def answers(self, upstream: str) -> UpstreamHealth | None:
-        return self.book.tried(upstream, "other", Try(Verdict.ALIVE, "completed", self.clock.ms - 50, self.clock.ms))
-
-
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    return World(tmp_path, {"P1_A": "sk-a", "P2": "sk-2"})
+    return World(tmp_path, {"P1_A": "sk-a", "P2": "sk-2"}, TWO_PROVIDERS)
 
 
 def test_a_route_holds_everything_the_edge_needs(world: World) -> None:
@@ -136,7 +89,7 @@ def test_the_price_of_a_fee_is_known_and_the_fee_is_no_model(tmp_path: Path) -> 
 
 
 def test_every_key_and_provider_of_a_model_is_an_attempt(tmp_path: Path) -> None:
-    world = World(tmp_path, {"P1_A": "a", "P1_B": "b", "P2": "c"})
+    world = World(tmp_path, {"P1_A": "a", "P1_B": "b", "P2": "c"}, TWO_PROVIDERS)
     for account in range(20):
         tries = [attempt.upstream_id for attempt in world.ask(account=f"acct_{account}").route.attempts]
         assert sorted(tries[:2]) == ["p1/P1_A", "p1/P1_B"]
@@ -328,7 +281,7 @@ def test_what_a_provider_can_do_and_how_a_model_reasons_travels_along(mixed: Wor
 
 @pytest.mark.rule("CACHE-023", "KYARA-035")
 def test_a_conversation_stays_with_its_provider_and_another_may_go_elsewhere(tmp_path: Path) -> None:
-    world = World(tmp_path, {"P1_A": "a", "P1_B": "b", "P2": "c"})
+    world = World(tmp_path, {"P1_A": "a", "P1_B": "b", "P2": "c"}, TWO_PROVIDERS)
 
     def first(session: str) -> str:
         return world.ask(session=session).route.attempts[0].upstream_id

@@ -154,10 +154,12 @@ class RouteRequest(_message.Message):
     SESSION_FIELD_NUMBER: _builtins.int
     TOOLS_FIELD_NUMBER: _builtins.int
     REMOTE_IMAGES_FIELD_NUMBER: _builtins.int
+    MODELS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     key_id: _builtins.str
     model: _builtins.str
+    """A model's id, or kenari-free: the free models in a random order."""
     endpoint: _builtins.str
     """As in the catalogue's endpoints: chat, images, ..."""
     stream: _builtins.bool
@@ -166,6 +168,10 @@ class RouteRequest(_message.Message):
     tools: _builtins.bool
     """What a provider must be able to carry to serve this request."""
     remote_images: _builtins.bool
+    @_builtins.property
+    def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of a route over several models only these; empty: all."""
+
     def __init__(
         self,
         *,
@@ -178,10 +184,11 @@ class RouteRequest(_message.Message):
         session: _builtins.str = ...,
         tools: _builtins.bool = ...,
         remote_images: _builtins.bool = ...,
+        models: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "endpoint", b"endpoint", "key_id", b"key_id", "model", b"model", "remote_images", b"remote_images", "request_id", b"request_id", "session", b"session", "stream", b"stream", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "endpoint", b"endpoint", "key_id", b"key_id", "model", b"model", "models", b"models", "remote_images", b"remote_images", "request_id", b"request_id", "session", b"session", "stream", b"stream", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -219,21 +226,27 @@ class Route(_message.Message):
 
     MODEL_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
+    OTHERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def model(self) -> Global___Model: ...
     @_builtins.property
     def attempts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Attempt]:
         """In the order in which they are to be tried."""
 
+    @_builtins.property
+    def others(self) -> _containers.RepeatedCompositeFieldContainer[Global___Route]:
+        """The further models of a route over several, in the order in which they follow when all attempts have failed."""
+
     def __init__(
         self,
         *,
         model: Global___Model | None = ...,
         attempts: _abc.Iterable[Global___Attempt] | None = ...,
+        others: _abc.Iterable[Global___Route] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "model", b"model"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "model", b"model", "others", b"others"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
