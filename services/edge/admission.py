@@ -6,7 +6,7 @@ ledger, a clear 503.
 """
 
 import asyncio
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kenari.ledger.v1 import ledger_pb2
@@ -14,15 +14,17 @@ from kenari.limiter.v1 import limiter_pb2
 from kenari.router.v1 import router_pb2
 
 from libs.core.retry import backoff
-from libs.llm.canonical import DEFAULT_MAX_TOKENS, ChatRequest, Effort
+from libs.llm.canonical import Effort
 from libs.llm.failures import ApiError
 from libs.llm.reasoning import FREE_SUFFIX, ReasoningControl
 from libs.ops.telemetry import Telemetry
 from libs.rpc.checks import CheckClient, CheckFailedError
 from services.edge.absent_limiter import AbsentLimiter
+from services.edge.admitted import FREE_ROUTE, Admitted, Asked
 from services.edge.catalog import Catalog
 from services.edge.errors import RefusedError, refuse, unavailable, with_retry_after
-from services.edge.exchange import Header
+from services.edge.fitting import fitting_max_tokens, gated_header
+from services.edge.free_route import FreeRoute, limit_headers, quota_spent
 from services.edge.keys import Caller
 from services.edge.levels import control
 from services.edge.settings import EdgeSettings
@@ -30,39 +32,6 @@ from services.edge.settlement import Settlement
 
 # Longer than any id of ours; what is longer need not travel to be unknown.
 MODEL_ID_MAX = 256
-
-
-@dataclass(slots=True)
-class Asked:
-    """A parsed request. ``level`` is the reasoning level its model id named, ``session`` its conversation."""
-
-    request_id: str
-    caller: Caller
-    request: ChatRequest
-    level: Effort | None
-    endpoint: str
-    session: str
-    trace: str
-
-    @property
-    def free(self) -> bool:
-        return self.request.model.endswith(FREE_SUFFIX)
-
-
-@dataclass(slots=True)
-class Admitted:
-    """A request that may run. ``granted`` is None for a free model; ``leased`` means the limiter wants Done."""
-
-    route: router_pb2.Route
-    granted: ledger_pb2.Granted | None
-    max_tokens: int
-    reasoning: ReasoningControl
-    leased: bool
-    headers: tuple[Header, ...]
-
-    @property
-    def billing_kind(self) -> str:
-        return self.granted.billing_kind if self.granted is not None else "free"
 
 
 class LimitedError(RefusedError):
@@ -93,6 +62,8 @@ class Admission:
     async def admit(self, asked: Asked) -> Admitted:
         """Admit the request or raise RefusedError with the contract's status, code and headers."""
         request, caller = asked.request, asked.caller
+        if asked.on_free_route:
+            return await self._on_free_route(asked)
         if len(request.model) > MODEL_ID_MAX:
             raise refuse(400, "model_not_found", f"there is no model with an id of {len(request.model):,} characters")
         if caller.models and request.model not in caller.models:
@@ -100,7 +71,8 @@ class Admission:
             raise refuse(400, "bad_request", f"this key may not use {request.model}; it may use: {allowed}")
         # Both at once: in one loop turn each travels in its own stream's next message.
         timeout_s = self._settings.limiter_timeout_s
-        admitting = self._limiter.begin("admit", self._limit_question(asked), timeout_s, asked.trace)
+        question = self._limit_question(asked, request.model)
+        admitting = self._limiter.begin("admit", question, timeout_s, asked.trace)
         try:
             route = await self._route(_route_question(asked), asked.trace)
             reasoning = control(request, asked.level, route.model)
@@ -111,7 +83,46 @@ class Admission:
         except BaseException:
             # Whatever ended it, a place of the free quota that was given, or is just being given, goes back.
             if asked.free:
-                self.done(asked, success=False)
+                self.done(asked, request.model, success=False)
+            raise
+
+    async def _on_free_route(self, asked: Asked) -> Admitted:
+        caller = asked.caller
+        if caller.restricted or caller.shared:
+            raise refuse(400, "bad_request", "this key has restrictions and cannot use a route; name a model")
+        if asked.level in (Effort.NONE, Effort.MINIMAL):
+            raise refuse(400, "bad_request", f"a route does not take the level {asked.level}; it takes low to max")
+        return await self.to_free(asked)
+
+    async def to_free(self, asked: Asked) -> Admitted:
+        """Serve the request by the free models its key may use: counted and limited as free, without a hold.
+
+        Raise RefusedError; ``plan_limit_reached`` when the key has a scope without a free model that is for sale.
+        """
+        scope = asked.caller.models
+        only = sorted(model for model in scope if model.endswith(FREE_SUFFIX))
+        if scope and not only:
+            raise quota_spent()
+        question = _route_question(asked)
+        question.model = FREE_ROUTE
+        question.models.extend(only)
+        try:
+            route = await self._route(question, asked.trace)
+        except RefusedError as refused:
+            if scope and refused.reason == "no_wire_for_modality":
+                raise quota_spent() from refused
+            raise
+        return await FreeRoute(asked, route, self._free_place, partial(self.done, success=False)).first()
+
+    async def _free_place(self, asked: Asked, model_id: str) -> limiter_pb2.Allowed:
+        question, timeout_s = self._limit_question(asked, model_id), self._settings.limiter_timeout_s
+        admitting = self._limiter.begin("admit", question, timeout_s, asked.trace)
+        try:
+            return await self._limits(admitting, asked.caller, free=True)
+        except LimitedError:
+            raise
+        except BaseException:
+            self.done(asked, model_id, success=False)
             raise
 
     async def _route(self, question: router_pb2.RouteRequest, trace: str) -> router_pb2.Route:
@@ -124,14 +135,15 @@ class Admission:
         route: router_pb2.Route = routed.route
         return route
 
-    def _limit_question(self, asked: Asked) -> limiter_pb2.AdmitRequest:
+    def _limit_question(self, asked: Asked, model_id: str) -> limiter_pb2.AdmitRequest:
+        free = model_id.endswith(FREE_SUFFIX)
         question = limiter_pb2.AdmitRequest(
             request_id=asked.request_id,
             account_id=asked.caller.account_id,
-            subject=limiter_pb2.SUBJECT_FREE_CHAT if asked.free else limiter_pb2.SUBJECT_PAID_CHAT,
-            model=asked.request.model,
+            subject=limiter_pb2.SUBJECT_FREE_CHAT if free else limiter_pb2.SUBJECT_PAID_CHAT,
+            model=model_id,
         )
-        if asked.free and (model := self._catalog.get(asked.request.model)) is not None:
+        if free and (model := self._catalog.get(model_id)) is not None:
             if model.free_rpm is not None:
                 question.model_free_rpm = model.free_rpm
             if model.free_daily is not None:
@@ -154,15 +166,18 @@ class Admission:
         self, asked: Asked, route: router_pb2.Route, reasoning: ReasoningControl, allowed: limiter_pb2.Allowed
     ) -> Admitted:
         model, request = route.model, asked.request
-        max_tokens = _fitting_max_tokens(request, model)
-        headers = _gated_header(request, reasoning)
+        max_tokens = fitting_max_tokens(request, model)
+        headers = gated_header(request, reasoning)
         if model.free:
-            headers += _limit_headers(allowed)
+            headers += limit_headers(allowed)
             return Admitted(route, None, max_tokens, reasoning, allowed.leased, headers)
         granted = await self._reserve(asked, model, max_tokens)
+        if granted is None:
+            return await self.to_free(asked)
         return Admitted(route, granted, granted.max_tokens, reasoning, allowed.leased, headers)
 
-    async def _reserve(self, asked: Asked, model: router_pb2.Model, max_tokens: int) -> ledger_pb2.Granted:
+    async def _reserve(self, asked: Asked, model: router_pb2.Model, max_tokens: int) -> ledger_pb2.Granted | None:
+        """The hold; None when nothing is held because the free models are to serve the request."""
         request_id, account_id, trace = asked.request_id, asked.caller.account_id, asked.trace
         question = ledger_pb2.ReserveRequest(
             request_id=request_id,
@@ -185,6 +200,8 @@ class Admission:
             raise
         if answer.HasField("denied"):
             raise refuse(answer.denied.status, answer.denied.code, answer.denied.message)
+        if answer.HasField("redirect"):
+            return None
         granted: ledger_pb2.Granted = answer.granted
         return granted
 
@@ -201,18 +218,18 @@ class Admission:
                     raise
                 await asyncio.sleep(wait)
 
-    def done(self, asked: Asked, *, success: bool) -> None:
-        """Tell the limiter that a free request has ended; only a success uses up the daily quota.
+    def done(self, asked: Asked, model_id: str, *, success: bool) -> None:
+        """Tell the limiter that a request to a free model has ended; only a success uses up the daily quota.
 
         Nobody waits for the answer: a report that is lost ends with its lease.
         """
         report = limiter_pb2.DoneRequest(
             request_id=asked.request_id,
             account_id=asked.caller.account_id,
-            model=asked.request.model,
+            model=model_id,
             success=success,
         )
-        model = self._catalog.get(asked.request.model)
+        model = self._catalog.get(model_id)
         if model is not None and model.free_daily is not None:
             report.model_free_daily = model.free_daily
         _forget(self._limiter.begin("done", report, 1.0, asked.trace, lazy=True))
@@ -235,45 +252,6 @@ def _route_question(asked: Asked) -> router_pb2.RouteRequest:
 
 def _forget(future: "asyncio.Future[Any]") -> None:
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-
-def _fitting_max_tokens(request: ChatRequest, model: router_pb2.Model) -> int:
-    """The output limit in force: what was asked or the default, within what the model can do.
-
-    Raise context_length_exceeded when the input alone does not fit (contract: Chat completions, Errors).
-    """
-    room = model.context_length - request.input_tokens if model.context_length else DEFAULT_MAX_TOKENS
-    too_long = model.max_input_tokens and request.input_tokens > model.max_input_tokens
-    if too_long or (model.context_length and room < 1):
-        most = model.max_input_tokens or model.context_length
-        message = (
-            f"the input is about {request.input_tokens:,} tokens and {model.id} takes {most:,}; "
-            "shorten it or use a model with a longer context"
-        )
-        raise refuse(400, "context_length_exceeded", message, kind="invalid_request_error")
-    limits = [request.max_tokens or DEFAULT_MAX_TOKENS]
-    if model.max_output_tokens:
-        limits.append(model.max_output_tokens)
-    if model.context_length:
-        limits.append(room)
-    return min(limits)
-
-
-def _gated_header(request: ChatRequest, reasoning: ReasoningControl) -> tuple[Header, ...]:
-    """The level in force, where the client named one (contract: Reasoning, Set the level in the model id)."""
-    if reasoning.effort is None or request.reasoning.effort is None:
-        return ()
-    return ((b"x-kenari-gated-effort", reasoning.effort.encode()),)
-
-
-def _limit_headers(allowed: limiter_pb2.Allowed) -> tuple[Header, ...]:
-    if not allowed.limit:
-        return ()
-    return (
-        (b"x-ratelimit-limit", b"%d" % allowed.limit),
-        (b"x-ratelimit-remaining", b"%d" % allowed.remaining),
-        (b"x-ratelimit-reset", b"%d" % allowed.reset_unix_s),
-    )
 
 
 _LIMIT_MESSAGES = {

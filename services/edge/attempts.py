@@ -4,6 +4,7 @@ Called by the chat endpoint. Each try is reported for the health of its upstream
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import cache
@@ -17,7 +18,7 @@ from libs.llm.providers import Providers
 from libs.llm.providers.base import Abilities, Target
 from libs.llm.reasoning import ReasoningControl
 from libs.ops.tracing import Tracing
-from services.edge.admission import Admitted
+from services.edge.admitted import Admitted
 from services.edge.errors import RefusedError
 from services.edge.reports import Reports, Run
 
@@ -62,7 +63,7 @@ class Attempts:
             self._reports.attempt(run, "completed", output_tokens=answer.usage.completion if answer.usage else 0)
             return answer
 
-        return await self._until_one_answers(run, admitted.route, once)
+        return await self._until_one_answers(run, admitted, once)
 
     async def open_stream(self, run: Run, request: ChatRequest, admitted: Admitted) -> "OpenStream":
         """A stream that has brought its first content; raise RefusedError when no provider gives one."""
@@ -78,16 +79,20 @@ class Attempts:
             run.first_content()
             return OpenStream(first, batches)
 
-        return await self._until_one_answers(run, admitted.route, once)
+        return await self._until_one_answers(run, admitted, once)
 
     async def _until_one_answers(
-        self, run: Run, route: router_pb2.Route, once: Callable[[router_pb2.Attempt], Awaitable[Result]]
+        self, run: Run, admitted: Admitted, once: Callable[[router_pb2.Attempt], Awaitable[Result]]
     ) -> Result:
         failures: list[ProviderFailure] = []
+        providers = 0
         patience_s = self._longest_wait_s
-        for attempt in route.attempts:
+        left = deque(admitted.route.attempts)
+        while left or await _next_model(admitted, left):
+            attempt = left.popleft()
+            providers += 1
             while True:
-                run.begin_attempt(attempt.upstream_id)
+                run.begin_attempt(attempt.upstream_id, admitted.route.model.id)
                 try:
                     # Of a stream this is the time to its first content.
                     with self._tracing.span("provider.attempt", kind="client") as span:
@@ -96,7 +101,7 @@ class Attempts:
                 except ProviderFailure as failure:
                     failures.append(failure)
                     self._reports.attempt(run, failure.kind.value, failure)
-                    if failure.kind is FailureKind.REJECTED and failure.code not in _OTHERS_MAY_SERVE:
+                    if _ends_it(failure, on_route=admitted.others is not None):
                         raise RefusedError(failure.api_error()) from failure
                     wait_s = _short_wait(failure, patience_s)
                     if wait_s is None:
@@ -106,7 +111,7 @@ class Attempts:
                 except asyncio.CancelledError:
                     self._reports.attempt(run, "client_closed")
                     raise
-        raise RefusedError(_all_failed(failures, len(route.attempts)))
+        raise RefusedError(_all_failed(failures, providers))
 
 
 class OpenStream:
@@ -124,6 +129,21 @@ class OpenStream:
                 yield events
 
 
+async def _next_model(admitted: Admitted, left: deque[router_pb2.Attempt]) -> bool:
+    """Turn to the route's next model and put its attempts into ``left``; False when there is none."""
+    if not await admitted.go_on():
+        return False
+    left.extend(admitted.route.attempts)
+    return True
+
+
+def _ends_it(failure: ProviderFailure, *, on_route: bool) -> bool:
+    """Whether nobody else is asked: a rejected request, on a route only one that is too long."""
+    if failure.kind is not FailureKind.REJECTED:
+        return False
+    return failure.code == "context_length_exceeded" if on_route else failure.code not in _OTHERS_MAY_SERVE
+
+
 def _short_wait(failure: ProviderFailure, patience_s: float) -> float | None:
     """How long to wait before asking the same provider again; None means to go on to the next."""
     if failure.kind is not FailureKind.RATE_LIMITED or failure.retry_after_ms is None:
@@ -137,7 +157,7 @@ def _all_failed(failures: list[ProviderFailure], providers: int) -> ApiError:
     # What they all say alike is the answer; where they differ, none is.
     if providers == 1 or kinds in ({FailureKind.RATE_LIMITED}, {FailureKind.REJECTED}):
         return failures[-1].api_error()
-    message = "every provider of this model failed; retry with backoff or use another model"
+    message = "every provider that was asked failed; retry with backoff or use another model"
     return ApiError(status=503, code="all_providers_failed", message=message)
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from libs.llm.canonical import ChatRequest
 from libs.llm.canonical import Usage as Tokens
 from libs.llm.tokens import tokens_of
-from services.edge.admission import Admission, Admitted, Asked
+from services.edge.admission import Admission
+from services.edge.admitted import Admitted, Asked
 from services.edge.believable import Believable
 from services.edge.reports import Reports, Run
 from services.edge.settlement import Settlement, Usage
@@ -90,7 +91,9 @@ class Ending:
         if not self._ended:
             self._end_unsettled()
         if self.admitted.leased:
-            self._admission.done(self._asked, success=self._success)
+            self._admission.done(self._asked, self.admitted.route.model.id, success=self._success)
+        if self.admitted.others is not None:
+            self.admitted.others.close()
 
     def _end_unsettled(self) -> None:
         if self.delivered():

@@ -72,6 +72,7 @@ class Run:
 
     __slots__ = (
         "account_id",
+        "attempt_model",
         "attempt_started",
         "attempts",
         "billing_kind",
@@ -103,6 +104,7 @@ class Run:
         self.error_code: str | None = None
         self.upstream_id: str | None = None
         self.attempts = 0
+        self.attempt_model = ""
         self.attempt_started = 0.0
         self.first_byte_ms: int | None = None
         self.prompt_tokens = 0
@@ -116,9 +118,10 @@ class Run:
                 span.set_attribute("kenari.upstream_id", self.upstream_id or "")
                 span.set_attribute("kenari.attempt", self.attempts)
 
-    def begin_attempt(self, upstream_id: str) -> None:
-        """The next provider is being called."""
+    def begin_attempt(self, upstream_id: str, model_id: str) -> None:
+        """The next provider is being called, for the model of that id."""
         self.upstream_id = upstream_id
+        self.attempt_model = model_id
         self.attempts += 1
         self.attempt_started = time.monotonic()
 
@@ -155,11 +158,11 @@ class Reports:
         self._attempts.labels(outcome).observe(duration)
         if failure is not None:
             about = {"upstream_id": upstream_id, "attempt": run.attempts, "status": failure.status, "outcome": outcome}
-            log.warning("attempt failed", extra={"request_id": run.request_id, "model": run.model, **about})
+            log.warning("attempt failed", extra={"request_id": run.request_id, "model": run.attempt_model, **about})
         data = _Attempt(
             request_id=run.request_id,
             upstream_id=upstream_id,
-            model=run.model,
+            model=run.attempt_model,
             attempt=run.attempts,
             outcome=outcome,
             status=failure.status if failure else None,

@@ -15,7 +15,8 @@ from libs.llm.formats.base import StreamWriter
 from libs.llm.identity import Identity
 from libs.llm.tokens import estimated_usage
 from libs.ops.tracing import Tracing, current_traceparent
-from services.edge.admission import Admission, Asked
+from services.edge.admission import Admission
+from services.edge.admitted import Asked
 from services.edge.attempts import Attempts, OpenStream
 from services.edge.believable import Believable, most_output
 from services.edge.body import BodyReader, ClientLeftError
@@ -165,6 +166,9 @@ class ChatEndpoint:
             run.describe(span)
             try:
                 opened = await self._parts.attempts.open_stream(run, ending.request, admitted)
+                if admitted.others is not None:
+                    # Another model than the first may have answered: its headers go out, unless comments already have.
+                    live.await_stream(admitted.headers, writer.fail)
                 await self._relay(live, opened, writer, ending)
             except ProviderFailure as failure:
                 self._parts.reports.attempt(run, failure.kind.value, failure, output_tokens=ending.delivered_tokens())

@@ -1,47 +1,13 @@
 """The model list as clients read it: which entries it has, and what stands in them."""
 
 import json
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from libs.events.router import ModelPublished, Price, PriceLine
-from libs.kafka.table import Table
+from libs.events.router import Price, PriceLine
 from services.edge.catalog import Catalog
-
-FREE_PRICE = Price(version="p0", input=0, output=0)
-
-
-class Published:
-    """The table of router.catalog.v1 with what a test puts on it."""
-
-    def __init__(self, *models: ModelPublished) -> None:
-        self._models = {model.id: model for model in models}
-        self._changed: list[Callable[[str, ModelPublished | None], None]] = []
-
-    def get(self, key: str) -> ModelPublished | None:
-        return self._models.get(key)
-
-    def values(self) -> list[ModelPublished]:
-        return list(self._models.values())
-
-    def on_change(self, callback: Callable[[str, ModelPublished | None], None]) -> None:
-        self._changed.append(callback)
-
-    def put(self, model: ModelPublished) -> None:
-        self._models[model.id] = model
-        for callback in self._changed:
-            callback(model.id, model)
-
-
-def card(name: str, *endpoints: str, **more: Any) -> ModelPublished:
-    usual = {"version": 1, "vendor": "v", "name": name, "free": False, "price": FREE_PRICE}
-    return ModelPublished(**{"id": name, "endpoints": endpoints or ("chat",), **usual, **more})
-
-
-def catalog(*models: ModelPublished) -> Catalog:
-    return Catalog(cast("Table[ModelPublished]", Published(*models)))
+from tests.unit.edge.published import Published, card, catalog
 
 
 def entries(listed: Catalog, modality: str | None = None) -> dict[str, dict[str, Any]]:
@@ -125,7 +91,7 @@ def test_levels_are_told_under_both_names_or_not_at_all() -> None:
 
 def test_the_list_follows_the_catalogue() -> None:
     published = Published(card("a"))
-    listed = Catalog(cast("Table[ModelPublished]", published))
+    listed = published.catalog()
     assert set(entries(listed)) == {"a"}
     published.put(card("b"))
     assert set(entries(listed)) == {"a", "b"}
