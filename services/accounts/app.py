@@ -15,6 +15,7 @@ from libs.ops.telemetry import Telemetry
 from libs.rpc.server import RpcServer
 from libs.service.component import Hook
 from libs.service.service import Service
+from services.accounts.key_store import KeyStore
 from services.accounts.people import People
 from services.accounts.rpc import NAME, AccountsRpc
 from services.accounts.service import Accounts
@@ -42,7 +43,11 @@ def build(settings: AccountsSettings) -> Service:
     secret = settings.key_hash_secret.get_secret_value().encode()
     store = Store(database, clock)
     tool_keys = ToolKeys(database, clock)
-    accounts = Accounts(store, tool_keys, watch.tell_now, secret, clock, telemetry, key_limit=settings.key_limit)
+    key_store = KeyStore(database, clock)
+    accounts = Accounts(
+        store, key_store, tool_keys, watch.tell_now, secret, clock, telemetry, key_limit=settings.key_limit
+    )
+    people = People(database, watch.tell_now, clock, telemetry)
 
     bus = service.add(Bus(settings.kafka, settings.NAME, telemetry))
     service.add(OutboxRelay(database, settings.kafka, telemetry))
@@ -52,7 +57,7 @@ def build(settings: AccountsSettings) -> Service:
     server = RpcServer(settings.rpc, telemetry)
     server.register(
         accounts_pb2_grpc.add_AccountsServicer_to_server,
-        AccountsRpc(accounts, People(database, telemetry), watch),
+        AccountsRpc(accounts, people, watch),
         NAME,
     )
     service.add(server)

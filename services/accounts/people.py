@@ -4,8 +4,10 @@ Called by rpc.py. Every method raises AccountsError for what is refused and Data
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from libs.core.clock import Clock
 from libs.core.ids import prefixed_id
 from libs.db.database import Database
 from libs.ops.telemetry import Telemetry
@@ -16,7 +18,7 @@ from services.accounts.domain.errors import (
     NotFoundError,
 )
 from services.accounts.domain.people import Change, CreatePerson, Member, Person, Role, normal_email
-from services.accounts.rows import locked_account, unix_ms
+from services.accounts.rows import Telling, locked_account, revoke_of_member, unix_ms
 from services.accounts.telemetry import CHANGES
 
 log = logging.getLogger("kenari.accounts")
@@ -28,8 +30,12 @@ _MEMBERS = f"select {_PERSON}, m.account_id, m.role, m.since from member m join 
 class People:
     """Who shares which account."""
 
-    def __init__(self, database: Database, telemetry: Telemetry) -> None:
+    def __init__(
+        self, database: Database, tell_now: Callable[[str], Awaitable[None]], clock: Clock, telemetry: Telemetry
+    ) -> None:
         self._database = database
+        self._tell_now = tell_now
+        self._tell = Telling(clock)
         self._changes = telemetry.metrics.counter(CHANGES)
 
     async def create(self, wanted: CreatePerson) -> Person:
@@ -102,13 +108,16 @@ class People:
         return member
 
     async def remove(self, account_id: str, person_id: str, actor_id: str) -> None:
-        """Remove a member; the last owner stays. Keys are the account's and stay too."""
+        """Remove a member and revoke the keys that are theirs, in one step; the last owner stays."""
         async with self._database.transaction() as conn:
             before = await _locked_member(conn, account_id, person_id)
             if before is None:
                 raise NotFoundError("no such member")
             await _check(conn, account_id, person_id, before.role, None, actor_id)
             await conn.execute("delete from member where account_id = $1 and person_id = $2", account_id, person_id)
+            for ended in await revoke_of_member(conn, account_id, person_id):
+                await self._tell.key(conn, ended)
+        await self._tell_now(account_id)
         self._note("member_removed", account_id=account_id, person_id=person_id)
 
     async def members(self, account_id: str) -> list[Member]:

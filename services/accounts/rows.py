@@ -15,6 +15,7 @@ from libs.kafka.outbox import put
 from libs.ops.tracing import current_traceparent
 from services.accounts.domain.account import Account, AccountStatus
 from services.accounts.domain.key import Capability, Key, KeyKind, KeyStatus
+from services.accounts.domain.limits import CapPeriod, Limits
 
 # Carries the id of a key, or of an account when all of its keys changed.
 CHANNEL = "accounts_keys"
@@ -23,10 +24,17 @@ ACCOUNT = "account_id, name, status, requests_per_minute, settings_version, crea
 _KEY = (
     "k.key_id, key_hash, k.account_id, k.status, a.status as account_status, expires_at, label, version, models,"
     " k.created_at, kind, prefix, parent_key_id, replaces_key_id, disabled, capabilities, spend_cap_micro_idr,"
-    " token_cap, u.at as last_used_at"
+    " token_cap, member_id, cap_period, cap_epoch, allowed_ips, k.requests_per_minute, tokens_per_minute,"
+    " u.at as last_used_at, l.link_token, l.note"
 )
-KEYS = f"select {_KEY} from api_key k join account a using (account_id) left join key_use u using (key_id)"
+_FROM = (
+    "api_key k join account a using (account_id)"
+    " left join key_use u using (key_id) left join share_link l using (key_id)"
+)
+KEYS = f"select {_KEY} from {_FROM}"
 """Every key with its account's status; a condition names columns of ``k``."""
+SHARES = f"select {_KEY}, a.name as owner_name from {_FROM}"
+"""The same with the name of the account."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MS = timedelta(milliseconds=1)
@@ -59,9 +67,19 @@ def key_of(row: Any) -> Key:
         replaces_key_id=row["replaces_key_id"] or "",
         disabled=row["disabled"],
         capabilities=tuple(map(Capability, row["capabilities"])),
-        spend_cap_micro_idr=row["spend_cap_micro_idr"],
-        token_cap=row["token_cap"],
         last_used_at_ms=unix_ms(row["last_used_at"]) if row["last_used_at"] else 0,
+        member_id=row["member_id"] or "",
+        limits=Limits(
+            spend_cap_micro_idr=row["spend_cap_micro_idr"],
+            token_cap=row["token_cap"],
+            cap_period=CapPeriod(row["cap_period"]),
+            allowed_ips=tuple(row["allowed_ips"]),
+            requests_per_minute=row["requests_per_minute"],
+            tokens_per_minute=row["tokens_per_minute"],
+        ),
+        cap_epoch=row["cap_epoch"],
+        link_token=row["link_token"] or "",
+        note=row["note"] or "",
     )
 
 
@@ -105,13 +123,23 @@ async def active_keys(conn: Any, account_id: str) -> int:
     return count
 
 
+_REVOKE = "update api_key set status = 'revoked', revoked_at = now(), changed_at = now(), version = version + 1"
+
+
 async def revoke(conn: Any, key_id: str) -> list[str]:
     """Revoke the key for good, and the per-tool keys it has; the ids of those that were active."""
     rows = await conn.fetch(
-        "update api_key set status = 'revoked', revoked_at = now(), changed_at = now(), version = version + 1"
-        " where (key_id = $1 or parent_key_id = $1) and status = 'active' returning key_id",
-        key_id,
+        f"{_REVOKE} where (key_id = $1 or parent_key_id = $1) and status = 'active' returning key_id", key_id
     )
+    return [row["key_id"] for row in rows]
+
+
+async def revoke_of_member(conn: Any, account_id: str, person_id: str) -> list[str]:
+    """Revoke a member's keys for good; the ids of those that were active. Their per-tool keys are the member's too."""
+    rows = await conn.fetch(
+        f"{_REVOKE} where account_id = $1 and member_id = $2 and status = 'active' returning key_id",
+        account_id, person_id,
+    )  # fmt: skip
     return [row["key_id"] for row in rows]
 
 
@@ -134,6 +162,7 @@ class Telling:
 
     def body(self, key: Key) -> bytes:
         """The key as its event."""
+        limits = key.limits
         data = KeyChanged(
             key_id=key.key_id,
             key_hash=key.key_hash,
@@ -151,8 +180,14 @@ class Telling:
             parent_key_id=key.parent_key_id,
             disabled=key.disabled,
             capabilities=tuple(capability.value for capability in key.capabilities),
-            spend_cap_micro_idr=key.spend_cap_micro_idr,
-            token_cap=key.token_cap,
+            spend_cap_micro_idr=limits.spend_cap_micro_idr,
+            token_cap=limits.token_cap,
             replaces_key_id=key.replaces_key_id,
+            member_id=key.member_id,
+            cap_period=limits.cap_period.value,
+            cap_epoch=key.cap_epoch,
+            allowed_ips=limits.allowed_ips,
+            requests_per_minute=limits.requests_per_minute,
+            tokens_per_minute=limits.tokens_per_minute,
         )
         return encode(envelope(data, source="accounts", subject=key.key_id, now_ms=self._clock.now_ms()))

@@ -98,6 +98,22 @@ class AccountsRpc(accounts_pb2_grpc.AccountsServicer):
         key = await self._accounts.set_disabled(request.key_id, request.disabled)
         return accounts_pb2.SetKeyDisabledResponse(key=wire.key(key))
 
+    async def SetKeyLimits(
+        self, request: accounts_pb2.SetKeyLimitsRequest, context: Any
+    ) -> accounts_pb2.SetKeyLimitsResponse:
+        key = await self._accounts.set_key_limits(request.key_id, wire.wanted_limits(request))
+        return accounts_pb2.SetKeyLimitsResponse(key=wire.key(key))
+
+    async def ResetKeyCaps(
+        self, request: accounts_pb2.ResetKeyCapsRequest, context: Any
+    ) -> accounts_pb2.ResetKeyCapsResponse:
+        return accounts_pb2.ResetKeyCapsResponse(key=wire.key(await self._accounts.reset_caps(request.key_id)))
+
+    async def GetSharedKey(
+        self, request: accounts_pb2.GetSharedKeyRequest, context: Any
+    ) -> accounts_pb2.GetSharedKeyResponse:
+        return wire.share(await self._accounts.share(request.link_token))
+
     async def CreateToolKey(
         self, request: accounts_pb2.CreateToolKeyRequest, context: Any
     ) -> accounts_pb2.CreateToolKeyResponse:

@@ -14,7 +14,9 @@ from libs.core.keys import hash_key, new_key
 from libs.ops.telemetry import Telemetry
 from services.accounts.domain.account import Account, AccountStatus, CreateAccount, check_requests_per_minute
 from services.accounts.domain.errors import AlreadyExistsError, InvalidError, NotFoundError
-from services.accounts.domain.key import PREFIX_LENGTH, CreateKey, CreateToolKey, Key, Made, check_label
+from services.accounts.domain.key import PREFIX_LENGTH, CreateKey, CreateToolKey, Key, Made, Share, check_label
+from services.accounts.domain.limits import ChangeLimits
+from services.accounts.key_store import KeyStore
 from services.accounts.store import Store
 from services.accounts.telemetry import CHANGES, RESOLVES
 from services.accounts.tool_keys import ToolKeys
@@ -33,6 +35,7 @@ class Accounts:
     def __init__(
         self,
         store: Store,
+        key_store: KeyStore,
         tool_keys: ToolKeys,
         tell_now: Callable[[str], Awaitable[None]],
         hash_secret: bytes,
@@ -43,6 +46,7 @@ class Accounts:
         make_key: Callable[[], str] = new_key,
     ) -> None:
         self._store = store
+        self._key_store = key_store
         self._tool_keys = tool_keys
         self._tell_now = tell_now
         self._key_limit = key_limit
@@ -94,14 +98,14 @@ class Accounts:
         """
         wanted.check(self._clock.now_ms())
         made, secret = self._fresh(prefixed_id("key"))
-        key = _found(await self._store.create_key(wanted, made, most=self._key_limit), "account")
+        key = _found(await self._key_store.create(wanted, made, most=self._key_limit), "account")
         self._note("key_created", account_id=key.account_id, key_id=key.key_id)
         return key, secret
 
     async def rotate_key(self, key_id: str) -> tuple[Key, str]:
         """Replace a key by a fresh one with the same settings in one step; returns it and its secret."""
         made, secret = self._fresh(prefixed_id("key"))
-        key = _found(await self._store.rotate_key(key_id, made), "key")
+        key = _found(await self._key_store.rotate(key_id, made), "key")
         await self._tell_now(key.account_id)
         self._note("key_rotated", account_id=key.account_id, key_id=key_id)
         return key, secret
@@ -109,20 +113,38 @@ class Accounts:
     async def rename_key(self, key_id: str, label: str) -> Key:
         """Change a key's label."""
         check_label(label)
-        key = _found(await self._store.rename_key(key_id, label), "key")
+        key = _found(await self._key_store.rename(key_id, label), "key")
         self._note("key_renamed", account_id=key.account_id, key_id=key_id)
         return key
 
     async def set_disabled(self, key_id: str, disabled: bool) -> Key:
         """Pause a key, or end the pause; a revoked or expired one is refused."""
-        key = _found(await self._store.set_disabled(key_id, disabled), "key")
+        key = _found(await self._key_store.set_disabled(key_id, disabled), "key")
         await self._tell_now(key.account_id)
         self._note("key_disabled" if disabled else "key_enabled", account_id=key.account_id, key_id=key_id)
         return key
 
+    async def set_key_limits(self, key_id: str, change: ChangeLimits) -> Key:
+        """Change what limits an unshared key; raises FixedLimitsError for a shared one."""
+        key = _found(await self._key_store.set_limits(key_id, change), "key")
+        await self._tell_now(key.account_id)
+        self._note("key_limits_set", account_id=key.account_id, key_id=key_id)
+        return key
+
+    async def reset_caps(self, key_id: str) -> Key:
+        """Let the count of a key's caps start anew; raises FixedLimitsError where they are fixed."""
+        key = _found(await self._key_store.reset_caps(key_id), "key")
+        await self._tell_now(key.account_id)
+        self._note("key_caps_reset", account_id=key.account_id, key_id=key_id)
+        return key
+
+    async def share(self, link_token: str) -> Share:
+        """What a public link shows; NotFoundError once its key cannot be used."""
+        return _found(await self._store.share(link_token), "share")
+
     async def revoke_key(self, key_id: str) -> Key:
         """Revoke a key for good, a login key with its per-tool keys; a revoked one stays as it is."""
-        key = _found(await self._store.revoke_key(key_id), "key")
+        key = _found(await self._key_store.revoke(key_id), "key")
         await self._tell_now(key.account_id)
         self._note("key_revoked", account_id=key.account_id, key_id=key_id)
         return key

@@ -1,4 +1,4 @@
-"""The tables of accounts and keys. A change, its event and its notice are one transaction.
+"""The table of accounts, and keys as they are read. A change, its event and its notice are one transaction.
 
 Called by service.py and watch.py.
 """
@@ -14,21 +14,8 @@ from libs.events.topics import ACCOUNTS_SETTINGS
 from libs.kafka.outbox import put
 from libs.ops.tracing import current_traceparent
 from services.accounts.domain.account import Account, AccountStatus, CreateAccount
-from services.accounts.domain.errors import KeyLimitError, NotActiveError
-from services.accounts.domain.key import CreateKey, Key, KeyKind, KeyStatus, Made
-from services.accounts.rows import (
-    ACCOUNT,
-    CHANNEL,
-    KEYS,
-    Telling,
-    account_of,
-    active_keys,
-    key_of,
-    locked_account,
-    locked_key,
-    moment_or_none,
-    revoke,
-)
+from services.accounts.domain.key import Key, Share
+from services.accounts.rows import ACCOUNT, CHANNEL, KEYS, SHARES, Telling, account_of, key_of, locked_account
 
 _PAGE = 1_000
 
@@ -98,89 +85,6 @@ class Store:
             )  # fmt: skip
         return account
 
-    async def create_key(self, wanted: CreateKey, made: Made, *, most: int) -> Key | None:
-        """Make the key; None when there is no such account. A suspended account's key is made, and refused.
-
-        Raises KeyLimitError when the account has ``most`` keys already.
-        """
-        async with self._database.transaction() as conn:
-            if await locked_account(conn, wanted.account_id) is None:
-                return None
-            if await active_keys(conn, wanted.account_id) >= most:
-                raise KeyLimitError("key limit reached")
-            await conn.execute(
-                "insert into api_key (key_id, key_hash, prefix, account_id, label, expires_at, models, kind, shared,"
-                " capabilities, spend_cap_micro_idr, token_cap)"
-                " values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-                made.key_id, made.key_hash, made.prefix, wanted.account_id, wanted.label,
-                moment_or_none(wanted.ends_at_ms(self._clock.now_ms())), list(wanted.models), wanted.kind,
-                wanted.kind is KeyKind.SHARED, list(wanted.capabilities), wanted.spend_cap_micro_idr, wanted.token_cap,
-            )  # fmt: skip
-            return await self._tell.key(conn, made.key_id)
-
-    async def rotate_key(self, key_id: str, made: Made) -> Key | None:
-        """Make a key with the same settings and revoke the old one; None when there is no such key.
-
-        A login key's per-tool keys end with it, and its successor is an ordinary one (decision 13). Raises
-        NotActiveError for a key that has ended.
-        """
-        async with self._database.transaction() as conn:
-            old = await locked_key(conn, key_id)
-            if old is None:
-                return None
-            self._insist_on_active(old)
-            await conn.execute(
-                "insert into api_key (key_id, key_hash, prefix, replaces_key_id, account_id, label, expires_at, models,"
-                " kind, shared, parent_key_id, disabled, capabilities, spend_cap_micro_idr, token_cap)"
-                " select $2, $3, $4, key_id, account_id, label, expires_at, models,"
-                " $5, shared, parent_key_id, disabled, capabilities, spend_cap_micro_idr, token_cap"
-                " from api_key where key_id = $1",
-                key_id, made.key_id, made.key_hash, made.prefix,
-                KeyKind.DASHBOARD if old.kind is KeyKind.LOGIN else old.kind,
-            )  # fmt: skip
-            for ended in await revoke(conn, key_id):
-                await self._tell.key(conn, ended)
-            return await self._tell.key(conn, made.key_id)
-
-    async def revoke_key(self, key_id: str) -> Key | None:
-        """Revoke it for good, and the per-tool keys of a login key with it. None when there is no such key.
-
-        Nothing happens when it was revoked before.
-        """
-        async with self._database.transaction() as conn:
-            key = await locked_key(conn, key_id)
-            if key is None:
-                return None
-            ended = [await self._tell.key(conn, one) for one in await revoke(conn, key_id)]
-            return next((one for one in ended if one.key_id == key_id), key)
-
-    async def rename_key(self, key_id: str, label: str) -> Key | None:
-        """Change the label of any key, a revoked one too; None when there is no such key."""
-        async with self._database.transaction() as conn:
-            key = await locked_key(conn, key_id)
-            if key is None or key.label == label:
-                return key
-            await conn.execute(
-                "update api_key set label = $2, changed_at = now(), version = version + 1 where key_id = $1",
-                key_id, label,
-            )  # fmt: skip
-            return await self._tell.key(conn, key_id)
-
-    async def set_disabled(self, key_id: str, disabled: bool) -> Key | None:
-        """Pause one key or end the pause; None when there is no such key, NotActiveError when it has ended."""
-        async with self._database.transaction() as conn:
-            key = await locked_key(conn, key_id)
-            if key is None:
-                return None
-            self._insist_on_active(key)
-            if key.disabled is disabled:
-                return key
-            await conn.execute(
-                "update api_key set disabled = $2, changed_at = now(), version = version + 1 where key_id = $1",
-                key_id, disabled,
-            )  # fmt: skip
-            return await self._tell.key(conn, key_id)
-
     async def keys(self, account_id: str) -> list[Key]:
         """All keys of an account, revoked ones too, oldest first."""
         async with self._database.connection() as conn:
@@ -191,6 +95,16 @@ class Store:
         async with self._database.connection() as conn:
             row = await conn.fetchrow(f"{KEYS} where key_hash = $1", key_hash)
         return key_of(row) if row else None
+
+    async def share(self, link_token: str) -> Share | None:
+        """The share behind a public link while its key can be used; None otherwise."""
+        async with self._database.connection() as conn:
+            row = await conn.fetchrow(
+                f"{SHARES} where l.link_token = $1 and k.status = 'active' and not k.disabled"
+                " and k.expires_at > now() and a.status = 'active'",
+                link_token,
+            )
+        return Share(key_of(row), row["owner_name"]) if row else None
 
     async def every_key_event(self) -> AsyncIterator[tuple[str, bytes]]:
         """What belongs on ``accounts.keys.v1``: record key and event of every key."""
@@ -219,11 +133,6 @@ class Store:
             if len(rows) < _PAGE:
                 return
             last = rows[-1]["account_id"]
-
-    def _insist_on_active(self, key: Key) -> None:
-        expired = key.expires_at_ms and key.expires_at_ms <= self._clock.now_ms()
-        if key.status is KeyStatus.REVOKED or expired:
-            raise NotActiveError("the key has been revoked or has expired; make a new one")
 
     def _settings_event(self, account: Account) -> bytes:
         data = SettingsChanged(

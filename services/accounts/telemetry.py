@@ -17,6 +17,8 @@ CHANGES = CounterSpec(
             "key_rotated",
             "key_disabled",
             "key_enabled",
+            "key_limits_set",
+            "key_caps_reset",
             "key_revoked",
             "person_created",
             "member_added",

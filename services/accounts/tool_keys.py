@@ -46,8 +46,11 @@ class ToolKeys:
                 if await conn.fetchval("select true from api_key where key_id = $1", made.key_id):
                     raise AlreadyExistsError("this key has been made already")
                 await conn.execute(
-                    "insert into api_key (key_id, key_hash, prefix, account_id, label, kind, parent_key_id, expires_at)"
-                    " select $1, $2, $3, account_id, $4, 'tool', key_id, expires_at from api_key where key_id = $5",
+                    # Otherwise a login key would make keys that may do more than it does.
+                    "insert into api_key (key_id, key_hash, prefix, account_id, label, kind, parent_key_id, expires_at,"
+                    " member_id, allowed_ips, requests_per_minute, tokens_per_minute)"
+                    " select $1, $2, $3, account_id, $4, 'tool', key_id, expires_at,"
+                    " member_id, allowed_ips, requests_per_minute, tokens_per_minute from api_key where key_id = $5",
                     made.key_id, made.key_hash, made.prefix, wanted.label, login.key_id,
                 )  # fmt: skip
                 return await self._tell.key(conn, made.key_id)

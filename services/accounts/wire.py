@@ -10,7 +10,8 @@ from kenari.accounts.v1 import accounts_pb2
 
 from services.accounts.domain.account import Account, AccountStatus
 from services.accounts.domain.errors import InvalidError
-from services.accounts.domain.key import Capability, CreateKey, Key, KeyKind, KeyStatus
+from services.accounts.domain.key import Capability, CreateKey, Key, KeyKind, KeyStatus, Share
+from services.accounts.domain.limits import ChangeLimits, Limits, addresses, cap_period
 from services.accounts.domain.people import Member, Person, Role
 
 V = TypeVar("V")
@@ -51,6 +52,7 @@ def account(value: Account) -> accounts_pb2.Account:
 
 def key(value: Key) -> accounts_pb2.Key:
     """A key as others see it."""
+    limits = value.limits
     return accounts_pb2.Key(
         key_id=value.key_id,
         key_hash=value.key_hash,
@@ -68,10 +70,37 @@ def key(value: Key) -> accounts_pb2.Key:
         parent_key_id=value.parent_key_id,
         disabled=value.disabled,
         capabilities=[_CAPABILITY[capability] for capability in value.capabilities],
-        spend_cap_micro_idr=value.spend_cap_micro_idr,
-        token_cap=value.token_cap,
+        spend_cap_micro_idr=limits.spend_cap_micro_idr,
+        token_cap=limits.token_cap,
         replaces_key_id=value.replaces_key_id,
         last_used_at_ms=value.last_used_at_ms,
+        member_id=value.member_id,
+        cap_period=limits.cap_period,
+        cap_epoch=value.cap_epoch,
+        allowed_ips=limits.allowed_ips,
+        requests_per_minute=limits.requests_per_minute,
+        tokens_per_minute=limits.tokens_per_minute,
+        link_token=value.link_token,
+        note=value.note,
+    )
+
+
+def share(value: Share) -> accounts_pb2.GetSharedKeyResponse:
+    """A share as the holder of its link sees it: nothing of the key itself."""
+    key = value.key
+    return accounts_pb2.GetSharedKeyResponse(
+        label=key.label,
+        note=key.note,
+        owner_name=value.owner_name,
+        models=key.models,
+        capabilities=[_CAPABILITY[capability] for capability in key.capabilities],
+        expires_at_ms=key.expires_at_ms,
+        spend_cap_micro_idr=key.limits.spend_cap_micro_idr,
+        token_cap=key.limits.token_cap,
+        cap_period=key.limits.cap_period,
+        cap_epoch=key.cap_epoch,
+        account_id=key.account_id,
+        key_id=key.key_id,
     )
 
 
@@ -110,8 +139,28 @@ def wanted_key(request: accounts_pb2.CreateKeyRequest) -> CreateKey:
         kind=KeyKind.DASHBOARD if unset else _asked(_KIND, request.kind, "a key's kind is dashboard, login or shared"),
         expires_in_days=request.expires_in_days,
         capabilities=tuple(_capabilities(request.capabilities)),
-        spend_cap_micro_idr=request.spend_cap_micro_idr,
-        token_cap=request.token_cap,
+        limits=Limits(
+            spend_cap_micro_idr=request.spend_cap_micro_idr,
+            token_cap=request.token_cap,
+            cap_period=cap_period(request.cap_period),
+            allowed_ips=addresses(tuple(request.allowed_ips)),
+            requests_per_minute=request.requests_per_minute,
+            tokens_per_minute=request.tokens_per_minute,
+        ),
+        member_id=request.member_id,
+        note=request.note,
+    )
+
+
+def wanted_limits(request: accounts_pb2.SetKeyLimitsRequest) -> ChangeLimits:
+    """The change asked for, None where the message says nothing; raise InvalidError."""
+    told = request.HasField
+    return ChangeLimits(
+        spend_cap_micro_idr=request.spend_cap_micro_idr if told("spend_cap_micro_idr") else None,
+        cap_period=cap_period(request.cap_period) if told("cap_period") else None,
+        allowed_ips=addresses(tuple(request.allowed_ips.entries)) if told("allowed_ips") else None,
+        requests_per_minute=request.requests_per_minute if told("requests_per_minute") else None,
+        tokens_per_minute=request.tokens_per_minute if told("tokens_per_minute") else None,
     )
 
 

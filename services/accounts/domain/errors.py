@@ -34,6 +34,12 @@ class NotActiveError(AccountsError):
     reason = "failed_precondition"
 
 
+class FixedLimitsError(AccountsError):
+    """The limits of this key were fixed when it was made."""
+
+    reason = "failed_precondition"
+
+
 class KeyLimitError(AccountsError):
     """The account has as many keys as it may."""
 

@@ -9,10 +9,12 @@ from enum import StrEnum
 
 from services.accounts.domain.account import AccountStatus
 from services.accounts.domain.errors import InvalidError
+from services.accounts.domain.limits import NO_LIMITS, Limits
 
 MAX_LABEL = 100
 MAX_MODELS = 200
 MAX_MODEL_ID = 200
+MAX_NOTE = 500
 # How much of a key is kept and shown.
 PREFIX_LENGTH = 11
 SHARED_DAYS = range(1, 91)
@@ -21,7 +23,6 @@ TOOL_KEY_REQUESTS_PER_MINUTE = 20
 _DAY_MS = 86_400_000
 # The last millisecond of the year 9999, which the database can still hold.
 _LAST_MS = 253_402_300_799_999
-_LARGEST_CAP = 2**63 - 1
 _TOOL = re.compile(r"[a-z0-9.-]{1,40}")
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _KEY_ID = re.compile(r"key_[A-Za-z0-9_-]{1,64}")
@@ -55,8 +56,9 @@ class Capability(StrEnum):
 class Key:
     """One key with its account's status.
 
-    ``expires_at_ms`` 0 is never, empty ``models`` is every model, a cap of 0 is none, ``last_used_at_ms`` 0 is
-    no known use; ``prefix`` is empty for keys older than prefixes.
+    ``expires_at_ms`` 0 is never, empty ``models`` is every model, ``last_used_at_ms`` 0 is no known use;
+    ``prefix`` is empty for keys older than prefixes, ``member_id`` for keys that are nobody's in particular.
+    ``cap_epoch`` grows when the caps start anew; ``link_token`` and ``note`` belong to a share.
     """
 
     key_id: str
@@ -75,9 +77,12 @@ class Key:
     replaces_key_id: str
     disabled: bool
     capabilities: tuple[Capability, ...]
-    spend_cap_micro_idr: int
-    token_cap: int
     last_used_at_ms: int
+    member_id: str
+    limits: Limits
+    cap_epoch: int
+    link_token: str
+    note: str
 
     @property
     def shared(self) -> bool:
@@ -95,8 +100,9 @@ class CreateKey:
     kind: KeyKind = KeyKind.DASHBOARD
     expires_in_days: int = 0
     capabilities: tuple[Capability, ...] = ()
-    spend_cap_micro_idr: int = 0
-    token_cap: int = 0
+    limits: Limits = NO_LIMITS
+    member_id: str = ""
+    note: str = ""
 
     def check(self, now_ms: int) -> None:
         """Raise InvalidError for what cannot be a key."""
@@ -110,8 +116,7 @@ class CreateKey:
             raise InvalidError(f"a key is limited to at most {MAX_MODELS} models")
         if not all(0 < len(model) <= MAX_MODEL_ID and "\0" not in model for model in self.models):
             raise InvalidError(f"a model id has 1 to {MAX_MODEL_ID} characters")
-        if not all(0 <= cap <= _LARGEST_CAP for cap in (self.spend_cap_micro_idr, self.token_cap)):
-            raise InvalidError("a cap is a positive number, or 0 for none")
+        self.limits.check()
         self._check_kind()
 
     def ends_at_ms(self, now_ms: int) -> int:
@@ -121,8 +126,12 @@ class CreateKey:
     def _check_kind(self) -> None:
         if self.kind is KeyKind.TOOL:
             raise InvalidError("a per-tool key is made by its login key")
-        if self.kind is KeyKind.LOGIN and (self.models or self.spend_cap_micro_idr or self.token_cap):
+        if self.kind is KeyKind.LOGIN and (self.models or self.limits.capped):
             raise InvalidError("a login key has no model scope and no caps")
+        if self.note and self.kind is not KeyKind.SHARED:
+            raise InvalidError("a note stands on the page of a shared key")
+        if len(self.note) > MAX_NOTE or "\0" in self.note:
+            raise InvalidError(f"a note has at most {MAX_NOTE} characters")
         if self.kind is KeyKind.SHARED:
             if self.expires_in_days not in SHARED_DAYS:
                 raise InvalidError("a shared key expires after 1 to 90 days")
@@ -166,3 +175,11 @@ def check_label(label: str) -> None:
     """Raise InvalidError for a label that is too long to be shown."""
     if len(label) > MAX_LABEL or "\0" in label:
         raise InvalidError(f"a label has at most {MAX_LABEL} characters")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A shared key as whoever holds its link may see it, with the name of the account that shares."""
+
+    key: Key
+    owner_name: str

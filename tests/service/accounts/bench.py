@@ -18,7 +18,8 @@ from libs.events.topics import ACCOUNTS_KEYS, ACCOUNTS_SETTINGS, Topic
 from libs.ops.telemetry import Telemetry
 from services.accounts.domain.account import Account, CreateAccount
 from services.accounts.domain.key import CreateKey, CreateToolKey, Key, KeyKind
-from services.accounts.domain.people import CreatePerson, Person
+from services.accounts.domain.people import CreatePerson, Person, Role
+from services.accounts.key_store import KeyStore
 from services.accounts.people import People
 from services.accounts.service import Accounts
 from services.accounts.store import Store
@@ -38,10 +39,17 @@ class Bench:
         self.database = Database(DatabaseSettings(dsn=SecretStr(dsn)), telemetry)
         self.store = Store(self.database, SystemClock())
         tool_keys = ToolKeys(self.database, SystemClock())
-        self.people = People(self.database, telemetry)
         self.watch = KeyWatch(self.database, telemetry, replay_s=60, heartbeat_s=0.2)
+        self.people = People(self.database, self.watch.tell_now, SystemClock(), telemetry)
         self.accounts = Accounts(
-            self.store, tool_keys, self.watch.tell_now, SECRET, SystemClock(), telemetry, key_limit=KEY_LIMIT
+            self.store,
+            KeyStore(self.database, SystemClock()),
+            tool_keys,
+            self.watch.tell_now,
+            SECRET,
+            SystemClock(),
+            telemetry,
+            key_limit=KEY_LIMIT,
         )
 
     async def __aenter__(self) -> Self:
@@ -76,6 +84,12 @@ class Bench:
     async def person(self) -> Person:
         number = next(_names)
         return await self.people.create(CreatePerson(f"p{number}@example.com", f"Person {number}"))
+
+    async def member(self, account: Account, role: Role = Role.OWNER) -> Person:
+        """A new person in that account."""
+        person = await self.person()
+        await self.people.add(account.account_id, person.person_id, role, "")
+        return person
 
     async def resolve(self, secret: str) -> Key | None:
         return await self.accounts.resolve(hash_key(SECRET, secret))

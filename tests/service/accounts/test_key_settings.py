@@ -1,35 +1,40 @@
 """What a key is made with and how it changes: restrictions, rotation, renaming, pauses, the account's limit."""
 
 import asyncio
+from dataclasses import fields
 
 import pytest
 
 from services.accounts.domain.account import AccountStatus
 from services.accounts.domain.errors import KeyLimitError, NotActiveError, NotFoundError
 from services.accounts.domain.key import Capability, CreateKey, KeyKind, KeyStatus
+from services.accounts.domain.limits import CapPeriod, Limits
 from tests.service.accounts.bench import KEY_LIMIT, Bench, told
 
+EVERY_LIMIT = Limits(
+    spend_cap_micro_idr=5, token_cap=7, cap_period=CapPeriod.WEEK, allowed_ips=("203.0.113.0/24", "2001:db8::1"),
+    requests_per_minute=9, tokens_per_minute=1_000,
+)  # fmt: skip
 DAY_MS = 86_400_000
 
 
 async def test_restrictions_are_stored_and_told(bench: Bench) -> None:
     account = await bench.account()
-    wanted = CreateKey(
-        account.account_id, models=("m",), capabilities=(Capability.WEB_SEARCH,), spend_cap_micro_idr=5, token_cap=7
-    )
+    wanted = CreateKey(account.account_id, models=("m",), capabilities=(Capability.WEB_SEARCH,), limits=EVERY_LIMIT)
     key, secret = await bench.accounts.create_key(wanted)
     (event,) = await bench.key_events(key.key_id)
     for said in (key, event):
         assert (said.kind, said.capabilities) == ("dashboard", ("web_search",))
-        assert (said.spend_cap_micro_idr, said.token_cap) == (5, 7)
         assert said.prefix == secret[:11]
         assert not said.disabled and not said.shared
+    assert key.limits == EVERY_LIMIT
+    assert all(getattr(event, field.name) == getattr(EVERY_LIMIT, field.name) for field in fields(Limits))
 
 
 @pytest.mark.rule("AUTH-066")
 async def test_a_shared_key_is_told_as_one_and_ends_after_its_days(bench: Bench) -> None:
     account = await bench.account()
-    key = await bench.key(account, kind=KeyKind.SHARED, models=("m",), expires_in_days=90, token_cap=1)
+    key = await bench.key(account, kind=KeyKind.SHARED, models=("m",), expires_in_days=90, limits=Limits(token_cap=1))
     (event,) = await bench.key_events(key.key_id)
     assert event.shared and event.kind == "shared"
     assert abs(event.expires_at_ms - event.created_at_ms - 90 * DAY_MS) < 60_000
@@ -40,14 +45,15 @@ async def test_rotation_is_one_step_and_carries_every_setting_over(bench: Bench)
     account = await bench.account()
     old, old_secret = await bench.accounts.create_key(
         CreateKey(
-            account.account_id, label="app", models=("m",), expires_in_days=3, spend_cap_micro_idr=5, token_cap=7,
-            capabilities=(Capability.X_SEARCH,),
+            account.account_id, label="app", models=("m",), expires_in_days=3, limits=EVERY_LIMIT,
+            capabilities=(Capability.X_SEARCH,), member_id=(await bench.member(account)).person_id,
         )
     )  # fmt: skip
+    old = await bench.accounts.reset_caps(old.key_id)
     watch = bench.watch.changes()
     await told(watch, account, 1)
     new, secret = await bench.accounts.rotate_key(old.key_id)
-    for name in ("label", "models", "expires_at_ms", "spend_cap_micro_idr", "token_cap", "capabilities", "kind"):
+    for name in ("label", "models", "expires_at_ms", "limits", "cap_epoch", "member_id", "capabilities", "kind"):
         assert getattr(new, name) == getattr(old, name)
     assert new.replaces_key_id == old.key_id
     was, now = await bench.resolve(old_secret), await bench.resolve(secret)

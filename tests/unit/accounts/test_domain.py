@@ -8,6 +8,7 @@ from libs.core.errors import ConfigError
 from services.accounts.domain.account import CreateAccount, check_requests_per_minute
 from services.accounts.domain.errors import InvalidError
 from services.accounts.domain.key import Capability, CreateKey, CreateToolKey, KeyKind
+from services.accounts.domain.limits import Limits
 from services.accounts.settings import AccountsSettings
 
 NOW = 1_800_000_000_000
@@ -63,6 +64,7 @@ def test_a_shared_key_is_for_chosen_models_and_1_to_90_days() -> None:
         shared(models=("m",)),
         shared(models=("m",), expires_at_ms=NOW + 86_400_000),
         shared(expires_in_days=30),
+        shared(models=("m",), expires_in_days=30, note="x" * 501),
     ):
         with pytest.raises(InvalidError):
             wrong.check(NOW)
@@ -72,8 +74,8 @@ def test_a_login_key_has_no_restrictions_and_makes_per_tool_keys_itself() -> Non
     CreateKey("acct_a", kind=KeyKind.LOGIN, expires_in_days=30).check(NOW)
     for wrong in (
         CreateKey("acct_a", kind=KeyKind.LOGIN, models=("m",)),
-        CreateKey("acct_a", kind=KeyKind.LOGIN, spend_cap_micro_idr=1),
-        CreateKey("acct_a", kind=KeyKind.LOGIN, token_cap=1),
+        CreateKey("acct_a", kind=KeyKind.LOGIN, limits=Limits(spend_cap_micro_idr=1)),
+        CreateKey("acct_a", kind=KeyKind.LOGIN, limits=Limits(token_cap=1)),
         CreateKey("acct_a", kind=KeyKind.TOOL),
     ):
         with pytest.raises(InvalidError):
@@ -81,13 +83,14 @@ def test_a_login_key_has_no_restrictions_and_makes_per_tool_keys_itself() -> Non
 
 
 def test_a_key_expires_at_a_moment_or_after_days_and_has_no_negative_caps() -> None:
-    CreateKey("acct_a", capabilities=tuple(Capability), spend_cap_micro_idr=5, token_cap=7).check(NOW)
+    CreateKey("acct_a", capabilities=tuple(Capability), limits=Limits(spend_cap_micro_idr=5, token_cap=7)).check(NOW)
     for wrong in (
         CreateKey("acct_a", expires_at_ms=NOW + 1, expires_in_days=1),
         CreateKey("acct_a", expires_in_days=10_000_000),
-        CreateKey("acct_a", spend_cap_micro_idr=-1),
-        CreateKey("acct_a", token_cap=-1),
+        CreateKey("acct_a", limits=Limits(spend_cap_micro_idr=-1)),
+        CreateKey("acct_a", limits=Limits(token_cap=-1)),
         CreateKey("acct_a", label="a\0b"),
+        CreateKey("acct_a", note="not shared"),
     ):
         with pytest.raises(InvalidError):
             wrong.check(NOW)

@@ -189,6 +189,8 @@ class Key(_message.Message):
     ALLOWED_IPS_FIELD_NUMBER: _builtins.int
     REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    LINK_TOKEN_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     key_hash: _builtins.str
     """Keyed HMAC-SHA-256 of the key, lower-case hex."""
@@ -224,6 +226,9 @@ class Key(_message.Message):
     requests_per_minute: _builtins.int
     """0 means no limit of the key's own."""
     tokens_per_minute: _builtins.int
+    link_token: _builtins.str
+    """Of a shared key, for its owner: what opens the public page, and the words on it."""
+    note: _builtins.str
     @_builtins.property
     def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Empty means every model."""
@@ -263,10 +268,12 @@ class Key(_message.Message):
         allowed_ips: _abc.Iterable[_builtins.str] | None = ...,
         requests_per_minute: _builtins.int = ...,
         tokens_per_minute: _builtins.int = ...,
+        link_token: _builtins.str = ...,
+        note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "account_status", b"account_status", "allowed_ips", b"allowed_ips", "cap_epoch", b"cap_epoch", "cap_period", b"cap_period", "capabilities", b"capabilities", "created_at_ms", b"created_at_ms", "disabled", b"disabled", "expires_at_ms", b"expires_at_ms", "key_hash", b"key_hash", "key_id", b"key_id", "kind", b"kind", "label", b"label", "last_used_at_ms", b"last_used_at_ms", "member_id", b"member_id", "models", b"models", "parent_key_id", b"parent_key_id", "prefix", b"prefix", "replaces_key_id", b"replaces_key_id", "requests_per_minute", b"requests_per_minute", "shared", b"shared", "spend_cap_micro_idr", b"spend_cap_micro_idr", "status", b"status", "token_cap", b"token_cap", "tokens_per_minute", b"tokens_per_minute", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "account_status", b"account_status", "allowed_ips", b"allowed_ips", "cap_epoch", b"cap_epoch", "cap_period", b"cap_period", "capabilities", b"capabilities", "created_at_ms", b"created_at_ms", "disabled", b"disabled", "expires_at_ms", b"expires_at_ms", "key_hash", b"key_hash", "key_id", b"key_id", "kind", b"kind", "label", b"label", "last_used_at_ms", b"last_used_at_ms", "link_token", b"link_token", "member_id", b"member_id", "models", b"models", "note", b"note", "parent_key_id", b"parent_key_id", "prefix", b"prefix", "replaces_key_id", b"replaces_key_id", "requests_per_minute", b"requests_per_minute", "shared", b"shared", "spend_cap_micro_idr", b"spend_cap_micro_idr", "status", b"status", "token_cap", b"token_cap", "tokens_per_minute", b"tokens_per_minute", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -533,6 +540,12 @@ class CreateKeyRequest(_message.Message):
     CAPABILITIES_FIELD_NUMBER: _builtins.int
     SPEND_CAP_MICRO_IDR_FIELD_NUMBER: _builtins.int
     TOKEN_CAP_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    CAP_PERIOD_FIELD_NUMBER: _builtins.int
+    ALLOWED_IPS_FIELD_NUMBER: _builtins.int
+    REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     label: _builtins.str
     expires_at_ms: _builtins.int
@@ -542,10 +555,23 @@ class CreateKeyRequest(_message.Message):
     """Instead of expires_at_ms: from the creation on. A shared key needs 1 to 90."""
     spend_cap_micro_idr: _builtins.int
     token_cap: _builtins.int
+    member_id: _builtins.str
+    """A member of the account; empty: the key is nobody's in particular."""
+    cap_period: _builtins.str
+    """Empty (never), day, week or month; only with a cap."""
+    requests_per_minute: _builtins.int
+    """0 means no limit of the key's own."""
+    tokens_per_minute: _builtins.int
+    note: _builtins.str
+    """Of a shared key only: words on its public page."""
     @_builtins.property
     def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[Global___Capability.ValueType]: ...
+    @_builtins.property
+    def allowed_ips(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Addresses and CIDR networks, at most 50; empty: any."""
+
     def __init__(
         self,
         *,
@@ -558,10 +584,16 @@ class CreateKeyRequest(_message.Message):
         capabilities: _abc.Iterable[Global___Capability.ValueType] | None = ...,
         spend_cap_micro_idr: _builtins.int = ...,
         token_cap: _builtins.int = ...,
+        member_id: _builtins.str = ...,
+        cap_period: _builtins.str = ...,
+        allowed_ips: _abc.Iterable[_builtins.str] | None = ...,
+        requests_per_minute: _builtins.int = ...,
+        tokens_per_minute: _builtins.int = ...,
+        note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "capabilities", b"capabilities", "expires_at_ms", b"expires_at_ms", "expires_in_days", b"expires_in_days", "kind", b"kind", "label", b"label", "models", b"models", "spend_cap_micro_idr", b"spend_cap_micro_idr", "token_cap", b"token_cap"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "allowed_ips", b"allowed_ips", "cap_period", b"cap_period", "capabilities", b"capabilities", "expires_at_ms", b"expires_at_ms", "expires_in_days", b"expires_in_days", "kind", b"kind", "label", b"label", "member_id", b"member_id", "models", b"models", "note", b"note", "requests_per_minute", b"requests_per_minute", "spend_cap_micro_idr", b"spend_cap_micro_idr", "token_cap", b"token_cap", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -841,6 +873,211 @@ class SetKeyDisabledResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetKeyDisabledResponse: _TypeAlias = SetKeyDisabledResponse  # noqa: Y015
+
+@_typing.final
+class AllowedIps(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllowedIps: _TypeAlias = AllowedIps  # noqa: Y015
+
+@_typing.final
+class SetKeyLimitsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    SPEND_CAP_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    CAP_PERIOD_FIELD_NUMBER: _builtins.int
+    ALLOWED_IPS_FIELD_NUMBER: _builtins.int
+    REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    key_id: _builtins.str
+    spend_cap_micro_idr: _builtins.int
+    """What is absent stays as it is; 0 or empty lifts a limit."""
+    cap_period: _builtins.str
+    requests_per_minute: _builtins.int
+    tokens_per_minute: _builtins.int
+    @_builtins.property
+    def allowed_ips(self) -> Global___AllowedIps: ...
+    def __init__(
+        self,
+        *,
+        key_id: _builtins.str = ...,
+        spend_cap_micro_idr: _builtins.int | None = ...,
+        cap_period: _builtins.str | None = ...,
+        allowed_ips: Global___AllowedIps | None = ...,
+        requests_per_minute: _builtins.int | None = ...,
+        tokens_per_minute: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cap_period", b"_cap_period", "_requests_per_minute", b"_requests_per_minute", "_spend_cap_micro_idr", b"_spend_cap_micro_idr", "_tokens_per_minute", b"_tokens_per_minute", "allowed_ips", b"allowed_ips", "cap_period", b"cap_period", "requests_per_minute", b"requests_per_minute", "spend_cap_micro_idr", b"spend_cap_micro_idr", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cap_period", b"_cap_period", "_requests_per_minute", b"_requests_per_minute", "_spend_cap_micro_idr", b"_spend_cap_micro_idr", "_tokens_per_minute", b"_tokens_per_minute", "allowed_ips", b"allowed_ips", "cap_period", b"cap_period", "key_id", b"key_id", "requests_per_minute", b"requests_per_minute", "spend_cap_micro_idr", b"spend_cap_micro_idr", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cap_period: _TypeAlias = _typing.Literal["cap_period"]  # noqa: Y015
+    _WhichOneofArgType__cap_period: _TypeAlias = _typing.Literal["_cap_period", b"_cap_period"]  # noqa: Y015
+    _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015
+    _WhichOneofReturnType__spend_cap_micro_idr: _TypeAlias = _typing.Literal["spend_cap_micro_idr"]  # noqa: Y015
+    _WhichOneofArgType__spend_cap_micro_idr: _TypeAlias = _typing.Literal["_spend_cap_micro_idr", b"_spend_cap_micro_idr"]  # noqa: Y015
+    _WhichOneofReturnType__tokens_per_minute: _TypeAlias = _typing.Literal["tokens_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__tokens_per_minute: _TypeAlias = _typing.Literal["_tokens_per_minute", b"_tokens_per_minute"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cap_period) -> _WhichOneofReturnType__cap_period | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_minute) -> _WhichOneofReturnType__requests_per_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__spend_cap_micro_idr) -> _WhichOneofReturnType__spend_cap_micro_idr | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_minute) -> _WhichOneofReturnType__tokens_per_minute | None: ...
+
+Global___SetKeyLimitsRequest: _TypeAlias = SetKeyLimitsRequest  # noqa: Y015
+
+@_typing.final
+class SetKeyLimitsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def key(self) -> Global___Key: ...
+    def __init__(
+        self,
+        *,
+        key: Global___Key | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetKeyLimitsResponse: _TypeAlias = SetKeyLimitsResponse  # noqa: Y015
+
+@_typing.final
+class ResetKeyCapsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    key_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        key_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_id", b"key_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetKeyCapsRequest: _TypeAlias = ResetKeyCapsRequest  # noqa: Y015
+
+@_typing.final
+class ResetKeyCapsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def key(self) -> Global___Key: ...
+    def __init__(
+        self,
+        *,
+        key: Global___Key | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetKeyCapsResponse: _TypeAlias = ResetKeyCapsResponse  # noqa: Y015
+
+@_typing.final
+class GetSharedKeyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINK_TOKEN_FIELD_NUMBER: _builtins.int
+    link_token: _builtins.str
+    def __init__(
+        self,
+        *,
+        link_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["link_token", b"link_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetSharedKeyRequest: _TypeAlias = GetSharedKeyRequest  # noqa: Y015
+
+@_typing.final
+class GetSharedKeyResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    OWNER_NAME_FIELD_NUMBER: _builtins.int
+    MODELS_FIELD_NUMBER: _builtins.int
+    CAPABILITIES_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
+    SPEND_CAP_MICRO_IDR_FIELD_NUMBER: _builtins.int
+    TOKEN_CAP_FIELD_NUMBER: _builtins.int
+    CAP_PERIOD_FIELD_NUMBER: _builtins.int
+    CAP_EPOCH_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    note: _builtins.str
+    owner_name: _builtins.str
+    """The name of the account that shares."""
+    expires_at_ms: _builtins.int
+    spend_cap_micro_idr: _builtins.int
+    token_cap: _builtins.int
+    cap_period: _builtins.str
+    cap_epoch: _builtins.int
+    account_id: _builtins.str
+    """To ask the ledger how much of the caps is used; not for the page."""
+    key_id: _builtins.str
+    @_builtins.property
+    def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def capabilities(self) -> _containers.RepeatedScalarFieldContainer[Global___Capability.ValueType]: ...
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        note: _builtins.str = ...,
+        owner_name: _builtins.str = ...,
+        models: _abc.Iterable[_builtins.str] | None = ...,
+        capabilities: _abc.Iterable[Global___Capability.ValueType] | None = ...,
+        expires_at_ms: _builtins.int = ...,
+        spend_cap_micro_idr: _builtins.int = ...,
+        token_cap: _builtins.int = ...,
+        cap_period: _builtins.str = ...,
+        cap_epoch: _builtins.int = ...,
+        account_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "cap_epoch", b"cap_epoch", "cap_period", b"cap_period", "capabilities", b"capabilities", "expires_at_ms", b"expires_at_ms", "key_id", b"key_id", "label", b"label", "models", b"models", "note", b"note", "owner_name", b"owner_name", "spend_cap_micro_idr", b"spend_cap_micro_idr", "token_cap", b"token_cap"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetSharedKeyResponse: _TypeAlias = GetSharedKeyResponse  # noqa: Y015
 
 @_typing.final
 class CreateToolKeyRequest(_message.Message):

@@ -99,6 +99,21 @@ class AccountsStub:
                 request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyDisabledRequest.SerializeToString,
                 response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyDisabledResponse.FromString,
                 _registered_method=True)
+        self.SetKeyLimits = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/SetKeyLimits',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyLimitsRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyLimitsResponse.FromString,
+                _registered_method=True)
+        self.ResetKeyCaps = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/ResetKeyCaps',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ResetKeyCapsRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ResetKeyCapsResponse.FromString,
+                _registered_method=True)
+        self.GetSharedKey = channel.unary_unary(
+                '/kenari.accounts.v1.Accounts/GetSharedKey',
+                request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.GetSharedKeyRequest.SerializeToString,
+                response_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.GetSharedKeyResponse.FromString,
+                _registered_method=True)
         self.CreateToolKey = channel.unary_unary(
                 '/kenari.accounts.v1.Accounts/CreateToolKey',
                 request_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.CreateToolKeyRequest.SerializeToString,
@@ -236,6 +251,27 @@ class AccountsServicer:
 
     def SetKeyDisabled(self, request, context):
         """An operator's pause of one key; unlike a revoked key it can be enabled again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetKeyLimits(self, request, context):
+        """Changes what limits an unshared key. A token cap is fixed from the start, as all caps of a shared key are.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResetKeyCaps(self, request, context):
+        """Starts the count of an unshared key's caps anew; refused without a spend cap.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSharedKey(self, request, context):
+        """What the public page of a share shows. Not found once its key cannot be used, for whatever reason.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -379,6 +415,21 @@ def add_AccountsServicer_to_server(servicer, server):
                     servicer.SetKeyDisabled,
                     request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyDisabledRequest.FromString,
                     response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyDisabledResponse.SerializeToString,
+            ),
+            'SetKeyLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetKeyLimits,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyLimitsRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyLimitsResponse.SerializeToString,
+            ),
+            'ResetKeyCaps': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetKeyCaps,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ResetKeyCapsRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.ResetKeyCapsResponse.SerializeToString,
+            ),
+            'GetSharedKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSharedKey,
+                    request_deserializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.GetSharedKeyRequest.FromString,
+                    response_serializer=kenari_dot_accounts_dot_v1_dot_accounts__pb2.GetSharedKeyResponse.SerializeToString,
             ),
             'CreateToolKey': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateToolKey,
@@ -787,6 +838,87 @@ class Accounts:
             '/kenari.accounts.v1.Accounts/SetKeyDisabled',
             kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyDisabledRequest.SerializeToString,
             kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyDisabledResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetKeyLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/SetKeyLimits',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyLimitsRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.SetKeyLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetKeyCaps(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/ResetKeyCaps',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.ResetKeyCapsRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.ResetKeyCapsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSharedKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.accounts.v1.Accounts/GetSharedKey',
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.GetSharedKeyRequest.SerializeToString,
+            kenari_dot_accounts_dot_v1_dot_accounts__pb2.GetSharedKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,6 +48,12 @@ class AccountsStub:
     """Makes a key with the same settings and revokes the old one in one step; a login key's per-tool keys end too."""
     SetKeyDisabled: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.SetKeyDisabledRequest, _accounts_pb2.SetKeyDisabledResponse]
     """An operator's pause of one key; unlike a revoked key it can be enabled again."""
+    SetKeyLimits: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.SetKeyLimitsRequest, _accounts_pb2.SetKeyLimitsResponse]
+    """Changes what limits an unshared key. A token cap is fixed from the start, as all caps of a shared key are."""
+    ResetKeyCaps: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.ResetKeyCapsRequest, _accounts_pb2.ResetKeyCapsResponse]
+    """Starts the count of an unshared key's caps anew; refused without a spend cap."""
+    GetSharedKey: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.GetSharedKeyRequest, _accounts_pb2.GetSharedKeyResponse]
+    """What the public page of a share shows. Not found once its key cannot be used, for whatever reason."""
     CreateToolKey: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.CreateToolKeyRequest, _accounts_pb2.CreateToolKeyResponse]
     """Per-tool keys of one login key. Refusals: key_creation_rate, child_key_cap, key_limit, not_found."""
     ListToolKeys: _grpc.UnaryUnaryMultiCallable[_accounts_pb2.ListToolKeysRequest, _accounts_pb2.ListToolKeysResponse]
@@ -86,6 +92,12 @@ class AccountsAsyncStub(AccountsStub):
     """Makes a key with the same settings and revokes the old one in one step; a login key's per-tool keys end too."""
     SetKeyDisabled: _aio.UnaryUnaryMultiCallable[_accounts_pb2.SetKeyDisabledRequest, _accounts_pb2.SetKeyDisabledResponse]  # type: ignore[assignment]
     """An operator's pause of one key; unlike a revoked key it can be enabled again."""
+    SetKeyLimits: _aio.UnaryUnaryMultiCallable[_accounts_pb2.SetKeyLimitsRequest, _accounts_pb2.SetKeyLimitsResponse]  # type: ignore[assignment]
+    """Changes what limits an unshared key. A token cap is fixed from the start, as all caps of a shared key are."""
+    ResetKeyCaps: _aio.UnaryUnaryMultiCallable[_accounts_pb2.ResetKeyCapsRequest, _accounts_pb2.ResetKeyCapsResponse]  # type: ignore[assignment]
+    """Starts the count of an unshared key's caps anew; refused without a spend cap."""
+    GetSharedKey: _aio.UnaryUnaryMultiCallable[_accounts_pb2.GetSharedKeyRequest, _accounts_pb2.GetSharedKeyResponse]  # type: ignore[assignment]
+    """What the public page of a share shows. Not found once its key cannot be used, for whatever reason."""
     CreateToolKey: _aio.UnaryUnaryMultiCallable[_accounts_pb2.CreateToolKeyRequest, _accounts_pb2.CreateToolKeyResponse]  # type: ignore[assignment]
     """Per-tool keys of one login key. Refusals: key_creation_rate, child_key_cap, key_limit, not_found."""
     ListToolKeys: _aio.UnaryUnaryMultiCallable[_accounts_pb2.ListToolKeysRequest, _accounts_pb2.ListToolKeysResponse]  # type: ignore[assignment]
@@ -199,6 +211,30 @@ class AccountsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_accounts_pb2.SetKeyDisabledResponse, _abc.Awaitable[_accounts_pb2.SetKeyDisabledResponse]]:
         """An operator's pause of one key; unlike a revoked key it can be enabled again."""
+
+    @_abc_1.abstractmethod
+    def SetKeyLimits(
+        self,
+        request: _accounts_pb2.SetKeyLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_accounts_pb2.SetKeyLimitsResponse, _abc.Awaitable[_accounts_pb2.SetKeyLimitsResponse]]:
+        """Changes what limits an unshared key. A token cap is fixed from the start, as all caps of a shared key are."""
+
+    @_abc_1.abstractmethod
+    def ResetKeyCaps(
+        self,
+        request: _accounts_pb2.ResetKeyCapsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_accounts_pb2.ResetKeyCapsResponse, _abc.Awaitable[_accounts_pb2.ResetKeyCapsResponse]]:
+        """Starts the count of an unshared key's caps anew; refused without a spend cap."""
+
+    @_abc_1.abstractmethod
+    def GetSharedKey(
+        self,
+        request: _accounts_pb2.GetSharedKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_accounts_pb2.GetSharedKeyResponse, _abc.Awaitable[_accounts_pb2.GetSharedKeyResponse]]:
+        """What the public page of a share shows. Not found once its key cannot be used, for whatever reason."""
 
     @_abc_1.abstractmethod
     def CreateToolKey(
