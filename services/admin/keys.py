@@ -9,8 +9,12 @@ import click
 from kenari.accounts.v1 import accounts_pb2
 
 from services.admin import show
-from services.admin.action import action
+from services.admin.action import Rupiah, action
+from services.admin.members import person_of
 from services.admin.peers import Peers
+
+_PERIOD = click.Choice(list(show.PERIODS))
+_RATE = click.IntRange(0, 1_000_000_000)
 
 
 @click.group()
@@ -39,26 +43,93 @@ async def list_keys(peers: Peers, account_id: str) -> list[dict[str, Any]]:
     type=click.Choice(list(show.CAPABILITIES)),
     help="A paid feature that a key with models may use. Can be repeated.",
 )
+@click.option("--spend-cap", type=Rupiah(), help="The most it may spend, at catalogue prices.")
+@click.option("--token-cap", type=click.IntRange(1), help="The most tokens, prompt and answer together.")
+@click.option(
+    "--cap-period", type=_PERIOD, default="never", show_default=True, help="When its caps start anew, in UTC."
+)
+@click.option(
+    "--allow-ip", "allowed_ips", multiple=True, help="An address or network it may come from. Can be repeated."
+)
+@click.option("--requests-per-minute", type=_RATE, default=0, help="Its own limit; none when missing.")
+@click.option("--tokens-per-minute", type=_RATE, default=0, help="Its own limit; none when missing.")
+@click.option("--member", "member_email", help="The member, by address, whose key it is.")
+@click.option("--note", default="", help="Words for the public page of a shared key.")
 async def create_key(
     peers: Peers,
     account_id: str,
-    label: str,
-    kind: str,
     expires_in_days: int | None,
-    models: tuple[str, ...],
+    kind: str,
     capabilities: tuple[str, ...],
+    spend_cap: int | None,
+    token_cap: int | None,
+    cap_period: str,
+    member_email: str | None,
+    **plain: Any,
 ) -> dict[str, Any]:
     """Make a key; it is shown this once."""
     request = accounts_pb2.CreateKeyRequest(
         account_id=account_id,
-        label=label,
         kind=show.KINDS[kind],
         expires_in_days=expires_in_days or 0,
-        models=models,
         capabilities=[show.CAPABILITIES[one] for one in capabilities],
+        spend_cap_micro_idr=spend_cap or 0,
+        token_cap=token_cap or 0,
+        cap_period=show.PERIODS[cap_period],
+        member_id=(await person_of(peers, member_email)).person_id if member_email else "",
+        **plain,
     )
     made = await peers.accounts("CreateKey", request, retry=False)
     return {"key": made.secret, **show.key(made.key)}
+
+
+@action(keys, "limit")
+@click.argument("key_id")
+@click.option("--spend-cap", type=Rupiah(), help="The most it may spend, at catalogue prices.")
+@click.option("--no-spend-cap", is_flag=True, help="Lift the spend cap.")
+@click.option("--cap-period", type=_PERIOD, help="When its caps start anew, in UTC.")
+@click.option("--allow-ip", "allowed_ips", multiple=True, help="The addresses and networks instead of those it has.")
+@click.option("--any-ip", is_flag=True, help="Let it come from any address.")
+@click.option("--requests-per-minute", type=_RATE, help="0: no limit of its own.")
+@click.option("--tokens-per-minute", type=_RATE, help="0: no limit of its own.")
+async def limit_key(
+    peers: Peers,
+    key_id: str,
+    spend_cap: int | None,
+    no_spend_cap: bool,
+    cap_period: str | None,
+    allowed_ips: tuple[str, ...],
+    any_ip: bool,
+    requests_per_minute: int | None,
+    tokens_per_minute: int | None,
+) -> dict[str, Any]:
+    """Change what limits a key that is not shared; what is not named stays. Token caps are fixed."""
+    if (spend_cap and no_spend_cap) or (allowed_ips and any_ip):
+        raise click.UsageError("a limit is either set or lifted")
+    request = accounts_pb2.SetKeyLimitsRequest(
+        key_id=key_id,
+        spend_cap_micro_idr=0 if no_spend_cap else spend_cap,
+        cap_period=None if cap_period is None else show.PERIODS[cap_period],
+        allowed_ips=accounts_pb2.AllowedIps(entries=allowed_ips) if allowed_ips or any_ip else None,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+    )
+    return show.key((await peers.accounts("SetKeyLimits", request)).key)
+
+
+@action(keys, "reset-caps")
+@click.argument("key_id")
+async def reset_caps(peers: Peers, key_id: str) -> dict[str, Any]:
+    """Start the count of a key's caps anew; not for shared keys, nor without a spend cap."""
+    answer = await peers.accounts("ResetKeyCaps", accounts_pb2.ResetKeyCapsRequest(key_id=key_id), retry=False)
+    return show.key(answer.key)
+
+
+@action(keys, "share")
+@click.argument("link_token")
+async def show_share(peers: Peers, link_token: str) -> dict[str, Any]:
+    """Show what the public page of a shared key shows."""
+    return show.share(await peers.accounts("GetSharedKey", accounts_pb2.GetSharedKeyRequest(link_token=link_token)))
 
 
 @action(keys, "rotate")

@@ -38,7 +38,7 @@ async def create_person(peers: Peers, email: str, name: str) -> dict[str, Any]:
 @click.argument("email")
 async def show_person(peers: Peers, email: str) -> dict[str, Any]:
     """Show a person and the accounts they are a member of."""
-    person = await _person(peers, email)
+    person = await person_of(peers, email)
     request = accounts_pb2.ListMembershipsRequest(person_id=person.person_id)
     places = (await peers.accounts("ListMemberships", request)).memberships
     return {**show.person(person), "accounts": [f"{one.account_id} ({show.member(one)['role']})" for one in places]}
@@ -58,7 +58,7 @@ async def list_members(peers: Peers, account_id: str) -> list[dict[str, Any]]:
 @click.option("--role", type=_ROLE, default="member", show_default=True, help="The first member is an owner.")
 async def add_member(peers: Peers, account_id: str, email: str, role: str) -> dict[str, Any]:
     """Add a person to an account."""
-    person = await _person(peers, email)
+    person = await person_of(peers, email)
     request = accounts_pb2.AddMemberRequest(account_id=account_id, person_id=person.person_id, role=show.ROLES[role])
     return show.member((await peers.accounts("AddMember", request)).member)
 
@@ -69,7 +69,7 @@ async def add_member(peers: Peers, account_id: str, email: str, role: str) -> di
 @click.argument("role", type=_ROLE)
 async def set_role(peers: Peers, account_id: str, email: str, role: str) -> dict[str, Any]:
     """Change a member's role; the last owner stays one."""
-    person = await _person(peers, email)
+    person = await person_of(peers, email)
     request = accounts_pb2.SetMemberRoleRequest(
         account_id=account_id, person_id=person.person_id, role=show.ROLES[role]
     )
@@ -80,14 +80,15 @@ async def set_role(peers: Peers, account_id: str, email: str, role: str) -> dict
 @click.argument("account_id")
 @click.argument("email")
 async def remove_member(peers: Peers, account_id: str, email: str) -> list[dict[str, Any]]:
-    """Remove a member and list who is left; the last owner stays."""
-    person = await _person(peers, email)
+    """Remove a member with the keys that are theirs, and list who is left; the last owner stays."""
+    person = await person_of(peers, email)
     request = accounts_pb2.RemoveMemberRequest(account_id=account_id, person_id=person.person_id)
     await peers.accounts("RemoveMember", request, retry=False)
     answer = await peers.accounts("ListMembers", accounts_pb2.ListMembersRequest(account_id=account_id))
     return [show.member(member) for member in answer.members]
 
 
-async def _person(peers: Peers, email: str) -> accounts_pb2.Person:
+async def person_of(peers: Peers, email: str) -> accounts_pb2.Person:
+    """The person with that address; raise Permanent (not_found)."""
     person: accounts_pb2.Person = (await peers.accounts("GetPerson", accounts_pb2.GetPersonRequest(email=email))).person
     return person

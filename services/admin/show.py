@@ -5,7 +5,7 @@ Called by action.py with what the commands return; they make their rows with the
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,6 +31,7 @@ CAPABILITIES: Mapping[str, "accounts_pb2.Capability.ValueType"] = {
     "web_search": accounts_pb2.CAPABILITY_WEB_SEARCH,
     "x_search": accounts_pb2.CAPABILITY_X_SEARCH,
 }
+PERIODS: Mapping[str, str] = {"never": "", "day": "day", "week": "week", "month": "month"}
 _MONEY = "_micro_idr"
 _NOTHING = "-"
 
@@ -65,10 +66,33 @@ def key(message: accounts_pb2.Key) -> dict[str, Any]:
         "expires": moment(message.expires_at_ms),
         "last_used": moment(message.last_used_at_ms),
         "models": list(message.models) or None,
-        "capabilities": [_name(accounts_pb2.Capability, one, "CAPABILITY_") for one in message.capabilities] or None,
+        "capabilities": _capabilities(message.capabilities),
         "spend_cap_micro_idr": message.spend_cap_micro_idr or None,
         "token_cap": message.token_cap or None,
+        "cap_period": message.cap_period or None,
+        "cap_epoch": message.cap_epoch or None,
+        "allowed_ips": list(message.allowed_ips) or None,
+        "requests_per_minute": message.requests_per_minute or None,
+        "tokens_per_minute": message.tokens_per_minute or None,
+        "member_id": message.member_id or None,
         "parent_key_id": message.parent_key_id or None,
+        "link_token": message.link_token or None,
+        "note": message.note or None,
+    }
+
+
+def share(message: accounts_pb2.GetSharedKeyResponse) -> dict[str, Any]:
+    """A share as the holder of its link sees it."""
+    return {
+        "label": message.label or None,
+        "note": message.note or None,
+        "owner": message.owner_name,
+        "models": list(message.models),
+        "capabilities": _capabilities(message.capabilities),
+        "expires": moment(message.expires_at_ms),
+        "spend_cap_micro_idr": message.spend_cap_micro_idr or None,
+        "token_cap": message.token_cap or None,
+        "cap_period": message.cap_period or None,
     }
 
 
@@ -85,6 +109,7 @@ def person(message: accounts_pb2.Person) -> dict[str, Any]:
 def member(message: accounts_pb2.Member) -> dict[str, Any]:
     """A member as a row."""
     return {
+        "person_id": message.person.person_id,
         "email": message.person.email,
         "name": message.person.name,
         "role": _name(accounts_pb2.Role, message.role, "ROLE_"),
@@ -103,6 +128,10 @@ def _key_status(message: accounts_pb2.Key) -> str:
     if message.expires_at_ms and message.expires_at_ms <= time.time_ns() // 1_000_000:
         return "expired"
     return "disabled" if message.disabled else "active"
+
+
+def _capabilities(numbers: Iterable[int]) -> list[str] | None:
+    return [_name(accounts_pb2.Capability, one, "CAPABILITY_") for one in numbers] or None
 
 
 def _name(enum: Any, number: int, prefix: str) -> str:

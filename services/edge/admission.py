@@ -20,18 +20,16 @@ from libs.llm.reasoning import FREE_SUFFIX, ReasoningControl
 from libs.ops.telemetry import Telemetry
 from libs.rpc.checks import CheckClient, CheckFailedError
 from services.edge.absent_limiter import AbsentLimiter
-from services.edge.admitted import FREE_ROUTE, Admitted, Asked
+from services.edge.admitted import Admitted, Asked
 from services.edge.catalog import Catalog
 from services.edge.errors import RefusedError, refuse, unavailable, with_retry_after
 from services.edge.fitting import fitting_max_tokens, gated_header
 from services.edge.free_route import FreeRoute, limit_headers, quota_spent
 from services.edge.keys import Caller
 from services.edge.levels import control
+from services.edge.scope import FREE_ROUTE
 from services.edge.settings import EdgeSettings
 from services.edge.settlement import Settlement
-
-# Longer than any id of ours; what is longer need not travel to be unknown.
-MODEL_ID_MAX = 256
 
 
 class LimitedError(RefusedError):
@@ -64,11 +62,6 @@ class Admission:
         request, caller = asked.request, asked.caller
         if asked.on_free_route:
             return await self._on_free_route(asked)
-        if len(request.model) > MODEL_ID_MAX:
-            raise refuse(400, "model_not_found", f"there is no model with an id of {len(request.model):,} characters")
-        if caller.models and request.model not in caller.models:
-            allowed = ", ".join(sorted(caller.models))
-            raise refuse(400, "bad_request", f"this key may not use {request.model}; it may use: {allowed}")
         # Both at once: in one loop turn each travels in its own stream's next message.
         timeout_s = self._settings.limiter_timeout_s
         question = self._limit_question(asked, request.model)
@@ -87,9 +80,6 @@ class Admission:
             raise
 
     async def _on_free_route(self, asked: Asked) -> Admitted:
-        caller = asked.caller
-        if caller.restricted or caller.shared:
-            raise refuse(400, "bad_request", "this key has restrictions and cannot use a route; name a model")
         if asked.level in (Effort.NONE, Effort.MINIMAL):
             raise refuse(400, "bad_request", f"a route does not take the level {asked.level}; it takes low to max")
         return await self.to_free(asked)

@@ -13,9 +13,7 @@ from libs.llm.canonical import ChatRequest, Effort
 from libs.llm.reasoning import FREE_SUFFIX, ReasoningControl
 from services.edge.exchange import Header
 from services.edge.keys import Caller
-
-FREE_ROUTE = "kenari-free"
-"""The built-in route over all free models (contract: Free models, The kenari-free route)."""
+from services.edge.scope import FREE_ROUTE
 
 
 @dataclass(slots=True)

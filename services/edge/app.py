@@ -17,6 +17,7 @@ from libs.service.component import Periodic
 from libs.service.http import HttpServer
 from libs.service.service import Service
 from services.edge import openapi
+from services.edge.address import Addresses
 from services.edge.admission import Admission
 from services.edge.attempts import Attempts
 from services.edge.believable import Believable
@@ -59,9 +60,9 @@ def build(settings: EdgeSettings) -> Service:
     limiter = service.add(limiter_checks(limiter_rpc, telemetry))
     ledger_stream = service.add(ledger_checks(ledger_rpc, telemetry))
 
-    keys = service.add(
-        KeyDirectory(keys_table, accounts, settings.key_hash_secret.get_secret_value().encode(), telemetry)
-    )
+    addresses = Addresses(settings.trusted_proxies)
+    secret = settings.key_hash_secret.get_secret_value().encode()
+    keys = service.add(KeyDirectory(keys_table, accounts, addresses, secret, telemetry))
     service.add(Periodic("key-use", settings.key_use_every_s, keys.report_use, telemetry))
     transport = service.add(HttpTransport())
     reports = Reports(bus.producer, telemetry)

@@ -5,7 +5,7 @@ Made by app.py; used by keys, admission, settlement and the account endpoints.
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import grpc
 from kenari.accounts.v1 import accounts_pb2, accounts_pb2_grpc
@@ -75,6 +75,12 @@ def _key(key: accounts_pb2.Key) -> KeyChanged:
         spend_cap_micro_idr=key.spend_cap_micro_idr,
         token_cap=key.token_cap,
         replaces_key_id=key.replaces_key_id,
+        member_id=key.member_id,
+        cap_period=cast(Any, key.cap_period),
+        cap_epoch=key.cap_epoch,
+        allowed_ips=tuple(key.allowed_ips),
+        requests_per_minute=key.requests_per_minute,
+        tokens_per_minute=key.tokens_per_minute,
     )
 
 

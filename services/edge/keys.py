@@ -7,6 +7,9 @@ import asyncio
 import contextlib
 import time
 from dataclasses import dataclass
+from ipaddress import ip_network
+
+from kenari.ledger.v1 import ledger_pb2
 
 from libs.core.errors import KenariError
 from libs.core.keys import hash_key, looks_like_key
@@ -14,8 +17,9 @@ from libs.core.retry import backoff
 from libs.events.accounts import KeyChanged
 from libs.kafka.table import Table
 from libs.ops.telemetry import Telemetry
+from services.edge.address import Addresses, Network, within
 from services.edge.clients import AccountsClient
-from services.edge.errors import PlainRefusedError
+from services.edge.errors import PlainRefusedError, refuse
 from services.edge.exchange import Exchange
 from services.edge.telemetry import KEY_LOOKUPS, KEYS_AGE
 
@@ -24,32 +28,68 @@ TRUSTED_S = 60.0
 UNKNOWN_FOR_S = 5.0
 UNKNOWN_MAX = 10_000
 
+_ELSEWHERE = "this key may not be used from this address; its owner decides from where"
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The key that calls, and what it may do. ``models`` empty means all, ``manages_keys`` is a login key's right."""
+    """The key that calls, and what it may do.
+
+    ``models`` empty means all, ``caps`` None no cap (the ledger counts them), a limit a minute of 0 none.
+    ``member_id`` is the person whose draw on the account its use is, if anybody's.
+    """
 
     key_id: str
     account_id: str
-    models: frozenset[str]
-    shared: bool
-    capped: bool
-    manages_keys: bool
+    models: frozenset[str] = frozenset()
+    kind: str = "dashboard"
+    caps: ledger_pb2.KeyCaps | None = None
+    member_id: str = ""
+    requests_per_minute: int = 0
+    tokens_per_minute: int = 0
+
+    @property
+    def shared(self) -> bool:
+        """A shared key is in somebody else's hands: it reads nothing of the account."""
+        return self.kind == "shared"
+
+    @property
+    def manages_keys(self) -> bool:
+        """A login key makes per-tool keys."""
+        return self.kind == "login"
 
     @property
     def restricted(self) -> bool:
         """A restricted key reads only its own usage and no account data."""
-        return bool(self.models) or self.capped
+        return bool(self.models) or self.caps is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A caller as its key makes it, and the networks it may call from; empty: any."""
+
+    caller: Caller
+    networks: tuple[Network, ...]
 
 
 class KeyDirectory:
     """All keys this edge has heard of, by keyed hash, from the table topic and from the owner's push."""
 
-    def __init__(self, table: Table[KeyChanged], accounts: AccountsClient, secret: bytes, telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        table: Table[KeyChanged],
+        accounts: AccountsClient,
+        addresses: Addresses,
+        secret: bytes,
+        telemetry: Telemetry,
+    ) -> None:
         self._table = table
         self._accounts = accounts
+        self._addresses = addresses
         self._secret = secret
         self._keys: dict[str, KeyChanged] = {}
+        # Of keys that have called since they last changed.
+        self._known: dict[str, _Known] = {}
         self._unknown: dict[str, float] = {}
         self._used_ms: dict[str, int] = {}
         self._pushed_at = float("-inf")
@@ -65,7 +105,11 @@ class KeyDirectory:
         return min(self._table.age_s(), time.monotonic() - self._pushed_at)
 
     async def caller(self, exchange: Exchange) -> Caller:
-        """The caller of a request; raise PlainRefusedError: 401, or 500 when the key cannot be looked up."""
+        """The caller of a request.
+
+        Raise PlainRefusedError (401, or 500 when the key cannot be looked up), or RefusedError (403) for a key
+        that may not be used from where the request comes.
+        """
         presented = _presented(exchange)
         if not looks_like_key(presented):
             raise PlainRefusedError(401, "invalid key")
@@ -78,10 +122,12 @@ class KeyDirectory:
         if key is None or not _usable(key):
             raise PlainRefusedError(401, "invalid key")
         self._used_ms[key.key_id] = exchange.started_ms
-        capped = key.spend_cap_micro_idr > 0 or key.token_cap > 0
-        return Caller(
-            key.key_id, key.account_id, frozenset(key.models), key.shared, capped, manages_keys=key.kind == "login"
-        )
+        known = self._known.get(hashed)
+        if known is None:
+            known = self._known[hashed] = _Known(_caller(key), tuple(map(ip_network, key.allowed_ips)))
+        if known.networks and not within(self._addresses.of(exchange), known.networks):
+            raise refuse(403, "ip_not_allowed", _ELSEWHERE, kind="permission_error")
+        return known.caller
 
     async def _ask_owner(self, hashed: str) -> KeyChanged | None:
         if self._unknown.get(hashed, 0.0) > time.monotonic():
@@ -117,6 +163,7 @@ class KeyDirectory:
         known = self._keys.get(key.key_hash)
         if known is None or known.version <= key.version:
             self._keys[key.key_hash] = key
+            self._known.pop(key.key_hash, None)
         self._unknown.pop(key.key_hash, None)
 
     def _from_topic(self, _: str, key: KeyChanged | None) -> None:
@@ -144,6 +191,23 @@ class KeyDirectory:
                     if key is not None:
                         self._apply(key)
             await asyncio.sleep(next(waits))
+
+
+def _caller(key: KeyChanged) -> Caller:
+    capped = key.spend_cap_micro_idr > 0 or key.token_cap > 0
+    caps = ledger_pb2.KeyCaps(
+        spend_micro_idr=key.spend_cap_micro_idr, tokens=key.token_cap, period=key.cap_period, epoch=key.cap_epoch
+    )
+    return Caller(
+        key_id=key.key_id,
+        account_id=key.account_id,
+        models=frozenset(key.models),
+        kind=key.kind,
+        caps=caps if capped else None,
+        member_id=key.member_id,
+        requests_per_minute=key.requests_per_minute,
+        tokens_per_minute=key.tokens_per_minute,
+    )
 
 
 def _presented(exchange: Exchange) -> str:

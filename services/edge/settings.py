@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from pydantic import Field, SecretStr
+from pydantic import Field, IPvAnyNetwork, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from libs.core.settings import OpsSettings, Part, Port, ServiceSettings
@@ -70,6 +70,8 @@ class EdgeSettings(ServiceSettings):
     waits: Waits = Waits()
     # Host names under which the strict dialect is served, as under /kyara everywhere.
     kyara_hosts: frozenset[str] = frozenset()
+    # Networks of the proxies in front whose X-Forwarded-For is believed; without any the peer's address counts.
+    trusted_proxies: tuple[IPvAnyNetwork, ...] = ()
     # How often the holds of running requests are kept alive; well within their life.
     touch_every_s: float = Field(30.0, gt=0)
     # How often the owner of the keys is told which were used.

@@ -73,6 +73,46 @@ def test_an_account_with_money_and_a_key_can_call(system: System, admin: Admin) 
     assert "acct_seeded" in [row["account_id"] for row in admin.json("accounts", "list")]
 
 
+def test_keys_are_limited_and_their_caps_reset(system: System, admin: Admin) -> None:
+    account = admin.json("accounts", "create", "Limits")["account_id"]
+    admin.json("people", "create", "eve@example.com", "Eve")
+    eve = admin.json("members", "add", account, "eve@example.com", "--role", "owner")["person_id"]
+    made = admin.json(
+        "keys", "create", account, "--spend-cap", "12.5", "--token-cap", "5000", "--cap-period", "week",
+        "--allow-ip", "127.0.0.0/8", "--allow-ip", "::1", "--requests-per-minute", "30", "--tokens-per-minute", "9000",
+        "--member", "eve@example.com",
+    )  # fmt: skip
+    wanted = {
+        "spend_cap_micro_idr": 12_500_000, "token_cap": 5_000, "cap_period": "week", "cap_epoch": None,
+        "allowed_ips": ["127.0.0.0/8", "::1"], "requests_per_minute": 30, "tokens_per_minute": 9_000, "member_id": eve,
+    }  # fmt: skip
+    assert {name: made[name] for name in wanted} == wanted
+    becomes(system, made["key"], 200)
+    changed = admin.json("keys", "limit", made["key_id"], "--allow-ip", "203.0.113.9", "--requests-per-minute", "0")
+    assert (changed["allowed_ips"], changed["requests_per_minute"]) == (["203.0.113.9"], None)
+    assert changed["spend_cap_micro_idr"] == 12_500_000
+    becomes(system, made["key"], 403)
+    lifted = admin.json("keys", "limit", made["key_id"], "--any-ip", "--spend-cap", "20", "--cap-period", "never")
+    assert (lifted["allowed_ips"], lifted["spend_cap_micro_idr"], lifted["cap_period"]) == (None, 20_000_000, None)
+    assert admin.json("keys", "reset-caps", made["key_id"])["cap_epoch"] == 1
+    assert "spend cap" in admin.refused("keys", "reset-caps", admin.json("keys", "create", account)["key_id"])
+    assert "no IP address" in admin.refused("keys", "create", account, "--allow-ip", "203.0.113.9/8")
+
+
+def test_a_share_has_a_link_and_fixed_caps(admin: Admin) -> None:
+    account = admin.json("accounts", "create", "Sharer")["account_id"]
+    made = admin.json(
+        "keys", "create", account, "--kind", "shared", "--model", "sim-1", "--expires-in-days", "7",
+        "--spend-cap", "5", "--note", "For the class",
+    )  # fmt: skip
+    shown = admin.json("keys", "share", made["link_token"])
+    assert (shown["note"], shown["owner"], shown["models"]) == ("For the class", "Sharer", ["sim-1"])
+    assert made["key"] not in json.dumps(shown)
+    assert "fixed" in admin.refused("keys", "limit", made["key_id"], "--spend-cap", "6")
+    admin.json("keys", "revoke", made["key_id"])
+    assert "no such share" in admin.refused("keys", "share", made["link_token"])
+
+
 def test_keys_are_rotated_paused_renamed_and_revoked(system: System, admin: Admin) -> None:
     account = admin.json("accounts", "create", "Keys")["account_id"]
     old = admin.json("keys", "create", account, "--kind", "login")

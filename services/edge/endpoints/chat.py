@@ -29,6 +29,7 @@ from services.edge.keys import Caller, KeyDirectory
 from services.edge.levels import named
 from services.edge.live import Live, LiveRequests
 from services.edge.reports import Reports, Run
+from services.edge.scope import check_model
 from services.edge.sessions import session_of
 from services.edge.settlement import Settlement
 
@@ -136,6 +137,7 @@ class ChatEndpoint:
         parsed = self._dialect.completed(self._format.parse(body, exchange.header), caller)
         request, level = named(parsed, self._parts.catalog)
         run.model, run.stream = request.model, request.stream
+        check_model(caller, request.model)
         if self._dialect.needs_tool_calls and (request.tools or request.tools_elsewhere):
             self._check_tool_calls(request.model)
         session = session_of(request, derived=self._dialect.derives_sessions)

@@ -9,7 +9,7 @@ import logging
 from libs.llm.failures import BadRequest
 from libs.llm.formats import anthropic_messages
 from services.edge.body import BodyReader, ClientLeftError
-from services.edge.errors import INTERNAL, PlainRefusedError
+from services.edge.errors import INTERNAL, PlainRefusedError, RefusedError
 from services.edge.exchange import TEXT, Exchange
 from services.edge.keys import KeyDirectory
 from services.edge.live import Live, LiveRequests
@@ -32,6 +32,8 @@ class CountTokens:
                 await self._answer(exchange, live)
             except PlainRefusedError as refused:
                 await exchange.respond(refused.status, refused.text.encode(), TEXT)
+            except RefusedError as refused:
+                await exchange.respond(*anthropic_messages.FORMAT.render_error(refused.error))
             except BadRequest as bad:
                 await exchange.respond(*anthropic_messages.FORMAT.render_error(bad.api_error()))
             except ClientLeftError:

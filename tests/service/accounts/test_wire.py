@@ -206,3 +206,29 @@ async def test_members_travel_with_their_refusals(stub: Any) -> None:
     stranger = accounts_pb2.SetMemberRoleRequest(**ids, role=accounts_pb2.ROLE_MEMBER, actor_person_id="person_x")
     assert await refused(stub.SetMemberRole(stranger, timeout=5)) == "forbidden"
     assert await refused(stub.AddMember(accounts_pb2.AddMemberRequest(**ids), timeout=5)) == "invalid"
+
+
+async def test_limits_and_shares_travel_with_their_refusals(stub: Any) -> None:
+    account = await person(stub)
+    made = await new_key(stub, account)
+    wanted = accounts_pb2.SetKeyLimitsRequest(
+        key_id=made.key.key_id, spend_cap_micro_idr=5, cap_period="month", tokens_per_minute=7,
+        allowed_ips=accounts_pb2.AllowedIps(entries=["10.0.0.1/32", "10.0.0.1"]),
+    )  # fmt: skip
+    key = (await stub.SetKeyLimits(wanted, timeout=5)).key
+    assert (key.spend_cap_micro_idr, key.cap_period, key.tokens_per_minute) == (5, "month", 7)
+    assert list(key.allowed_ips) == ["10.0.0.1"]
+    assert (await stub.SetKeyLimits(accounts_pb2.SetKeyLimitsRequest(key_id=key.key_id), timeout=5)).key == key
+    assert (await stub.ResetKeyCaps(accounts_pb2.ResetKeyCapsRequest(key_id=key.key_id), timeout=5)).key.cap_epoch == 1
+    for wrong in ({"cap_period": "year"}, {"allowed_ips": accounts_pb2.AllowedIps(entries=["x"])}):
+        asked = accounts_pb2.SetKeyLimitsRequest(key_id=key.key_id, **wrong)  # type: ignore[arg-type]
+        assert await refused(stub.SetKeyLimits(asked, timeout=5)) == "invalid"
+    shared = accounts_pb2.CreateKeyRequest(
+        account_id=account.account_id, kind=accounts_pb2.KEY_KIND_SHARED, models=["m"], expires_in_days=1, note="hello"
+    )
+    share = (await stub.CreateKey(shared, timeout=5)).key
+    shown = await stub.GetSharedKey(accounts_pb2.GetSharedKeyRequest(link_token=share.link_token), timeout=5)
+    assert (shown.note, shown.owner_name, shown.key_id) == ("hello", "Someone", share.key_id)
+    fixed = accounts_pb2.SetKeyLimitsRequest(key_id=share.key_id, spend_cap_micro_idr=5)
+    assert await refused(stub.SetKeyLimits(fixed, timeout=5)) == "failed_precondition"
+    assert await refused(stub.GetSharedKey(accounts_pb2.GetSharedKeyRequest(), timeout=5)) == "not_found"

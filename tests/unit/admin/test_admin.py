@@ -76,8 +76,13 @@ def test_one_thing_is_shown_line_by_line() -> None:
         ["keys", "create", "acct_a", "--kind", "tool"],
         ["keys", "create", "acct_a", "--capability", "flying"],
         ["keys", "create", "acct_a", "--expires-in-days", "0"],
-        # Not before the ledger counts them: a cap that stops nothing is worse than none.
-        ["keys", "create", "acct_a", "--spend-cap", "100"],
+        ["keys", "create", "acct_a", "--spend-cap", "1e3"],
+        ["keys", "create", "acct_a", "--token-cap", "0"],
+        ["keys", "create", "acct_a", "--cap-period", "year"],
+        ["keys", "limit", "key_a", "--spend-cap", "5", "--no-spend-cap"],
+        ["keys", "limit", "key_a", "--allow-ip", "10.0.0.1", "--any-ip"],
+        # A token cap is fixed when a key is made.
+        ["keys", "limit", "key_a", "--token-cap", "5"],
         ["credit", "acct_a", "1,000"],
         ["limits", "set", "acct_a"],
         ["members", "add", "acct_a", "a@b.c", "--role", "king"],

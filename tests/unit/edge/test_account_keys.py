@@ -26,7 +26,7 @@ class Keys:
     """Every caller is a login key."""
 
     async def caller(self, _: Exchange) -> Caller:
-        return Caller("key_login", "acct_a", frozenset(), shared=False, capped=False, manages_keys=True)
+        return Caller("key_login", "acct_a", kind="login")
 
     def learn(self, key: Any) -> None:
         raise AssertionError(f"nothing was answered about {key}")

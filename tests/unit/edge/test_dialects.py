@@ -12,7 +12,7 @@ from services.edge.keys import Caller
 
 KYARA = KyaraDialect("kyara", "kyara_chat", kyara_chat.FORMAT)
 CHAT = Dialect("chat", "openai_chat", openai_chat.FORMAT)
-CALLER = Caller("key_1", "acct_1", frozenset(), shared=False, capped=False, manages_keys=False)
+CALLER = Caller("key_1", "acct_1")
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 

@@ -31,7 +31,7 @@ class Keys:
     """Every caller is a key with a spend cap."""
 
     async def caller(self, _: Exchange) -> Caller:
-        return Caller("key_capped", "acct_a", frozenset(), shared=False, capped=True, manages_keys=False)
+        return Caller("key_capped", "acct_a", caps=ledger_pb2.KeyCaps(tokens=1))
 
 
 class NoLimiter:
