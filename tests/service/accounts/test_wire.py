@@ -221,7 +221,7 @@ async def test_limits_and_shares_travel_with_their_refusals(stub: Any) -> None:
     assert (await stub.SetKeyLimits(accounts_pb2.SetKeyLimitsRequest(key_id=key.key_id), timeout=5)).key == key
     assert (await stub.ResetKeyCaps(accounts_pb2.ResetKeyCapsRequest(key_id=key.key_id), timeout=5)).key.cap_epoch == 1
     for wrong in ({"cap_period": "year"}, {"allowed_ips": accounts_pb2.AllowedIps(entries=["x"])}):
-        asked = accounts_pb2.SetKeyLimitsRequest(key_id=key.key_id, **wrong)  # type: ignore[arg-type]
+        asked = accounts_pb2.SetKeyLimitsRequest(key_id=key.key_id, **wrong)
         assert await refused(stub.SetKeyLimits(asked, timeout=5)) == "invalid"
     shared = accounts_pb2.CreateKeyRequest(
         account_id=account.account_id, kind=accounts_pb2.KEY_KIND_SHARED, models=["m"], expires_in_days=1, note="hello"
