@@ -13,7 +13,6 @@ from kenari.ledger.v1 import ledger_pb2
 from kenari.limiter.v1 import limiter_pb2
 from kenari.router.v1 import router_pb2
 
-from libs.core.retry import backoff
 from libs.llm.canonical import Effort
 from libs.llm.failures import ApiError
 from libs.llm.reasoning import FREE_SUFFIX, ReasoningControl
@@ -25,11 +24,12 @@ from services.edge.catalog import Catalog
 from services.edge.errors import RefusedError, refuse, unavailable, with_retry_after
 from services.edge.fitting import fitting_max_tokens, gated_header
 from services.edge.free_route import FreeRoute, limit_headers, quota_spent
+from services.edge.funds import Funds, funds_headers
 from services.edge.keys import Caller
 from services.edge.levels import control
+from services.edge.patience import ask_patiently
 from services.edge.scope import FREE_ROUTE
 from services.edge.settings import EdgeSettings
-from services.edge.settlement import Settlement
 
 
 class LimitedError(RefusedError):
@@ -43,16 +43,14 @@ class Admission:
         self,
         limiter: CheckClient,
         router: CheckClient,
-        ledger: CheckClient,
-        settlement: Settlement,
+        funds: Funds,
         catalog: Catalog,
         settings: EdgeSettings,
         telemetry: Telemetry,
     ) -> None:
         self._limiter = limiter
         self._router = router
-        self._ledger = ledger
-        self._settlement = settlement
+        self._funds = funds
         self._catalog = catalog
         self._settings = settings
         self._absent = AbsentLimiter(settings.free_rpm_without_limiter, telemetry)
@@ -102,7 +100,19 @@ class Admission:
             if scope and refused.reason == "no_wire_for_modality":
                 raise quota_spent() from refused
             raise
-        return await FreeRoute(asked, route, self._free_place, partial(self.done, success=False)).first()
+        admitted = await FreeRoute(asked, route, self._free_place, partial(self.done, success=False)).first()
+        if asked.caller.caps is not None:
+            await self._note_capped(asked, admitted)
+        return admitted
+
+    async def _note_capped(self, asked: Asked, admitted: Admitted) -> None:
+        """Hold a capped key's tokens for a request that became a free one."""
+        try:
+            granted = await self._funds.note_free(asked, admitted.route.model, admitted.max_tokens)
+        except BaseException:
+            self.done(asked, admitted.route.model.id, success=False)
+            raise
+        admitted.granted, admitted.max_tokens = granted, _granted_tokens(granted, admitted.max_tokens)
 
     async def _free_place(self, asked: Asked, model_id: str) -> limiter_pb2.Allowed:
         question, timeout_s = self._limit_question(asked, model_id), self._settings.limiter_timeout_s
@@ -117,7 +127,10 @@ class Admission:
 
     async def _route(self, question: router_pb2.RouteRequest, trace: str) -> router_pb2.Route:
         try:
-            routed = await self._ask(self._router, "route", question, self._settings.route_timeout_s, trace)
+            settings = self._settings
+            routed = await ask_patiently(
+                self._router, "route", question, settings.route_timeout_s, settings.check_patience_s, trace
+            )
         except CheckFailedError as error:
             raise unavailable("routing") from error
         if routed.HasField("refusal"):
@@ -159,54 +172,14 @@ class Admission:
         max_tokens = fitting_max_tokens(request, model)
         headers = gated_header(request, reasoning)
         if model.free:
-            headers += limit_headers(allowed)
-            return Admitted(route, None, max_tokens, reasoning, allowed.leased, headers)
-        granted = await self._reserve(asked, model, max_tokens)
+            granted = await self._funds.note_free(asked, model, max_tokens)
+            headers += limit_headers(allowed) + funds_headers(asked.caller, granted)
+            return Admitted(route, granted, _granted_tokens(granted, max_tokens), reasoning, allowed.leased, headers)
+        granted = await self._funds.reserve(asked, model, max_tokens)
         if granted is None:
             return await self.to_free(asked)
+        headers += funds_headers(asked.caller, granted)
         return Admitted(route, granted, granted.max_tokens, reasoning, allowed.leased, headers)
-
-    async def _reserve(self, asked: Asked, model: router_pb2.Model, max_tokens: int) -> ledger_pb2.Granted | None:
-        """The hold; None when nothing is held because the free models are to serve the request."""
-        request_id, account_id, trace = asked.request_id, asked.caller.account_id, asked.trace
-        question = ledger_pb2.ReserveRequest(
-            request_id=request_id,
-            account_id=account_id,
-            key_id=asked.caller.key_id,
-            endpoint=asked.endpoint,
-            model=model.id,
-            vendor=model.vendor,
-            price_version=model.price.version,
-            estimated_input_tokens=asked.request.input_tokens,
-            max_tokens=max_tokens,
-        )
-        try:
-            answer = await self._ask(self._ledger, "reserve", question, self._settings.reserve_timeout_s, trace)
-        except BaseException as error:
-            # Whether a hold was granted is not known then: it is given back either way.
-            self._settlement.release(request_id, account_id, trace, "not known to be granted")
-            if isinstance(error, CheckFailedError):
-                raise unavailable("billing") from error
-            raise
-        if answer.HasField("denied"):
-            raise refuse(answer.denied.status, answer.denied.code, answer.denied.message)
-        if answer.HasField("redirect"):
-            return None
-        granted: ledger_pb2.Granted = answer.granted
-        return granted
-
-    async def _ask(self, peer: CheckClient, kind: str, question: Any, timeout_s: float, trace: str) -> Any:
-        """Ask; a peer that is restarting is asked again, under the same request id, while patience lasts."""
-        give_up = asyncio.get_running_loop().time() + timeout_s + self._settings.check_patience_s
-        waits = backoff(0.02, 0.1)
-        while True:
-            try:
-                return await peer.ask(kind, question, timeout_s, trace)
-            except CheckFailedError:
-                wait = next(waits)
-                if asyncio.get_running_loop().time() + wait >= give_up:
-                    raise
-                await asyncio.sleep(wait)
 
     def done(self, asked: Asked, model_id: str, *, success: bool) -> None:
         """Tell the limiter that a request to a free model has ended; only a success uses up the daily quota.
@@ -238,6 +211,10 @@ def _route_question(asked: Asked) -> router_pb2.RouteRequest:
         tools=request.uses_tools,
         remote_images=request.remote_images > 0,
     )
+
+
+def _granted_tokens(granted: ledger_pb2.Granted | None, asked: int) -> int:
+    return granted.max_tokens if granted is not None else asked
 
 
 def _forget(future: "asyncio.Future[Any]") -> None:

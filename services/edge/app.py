@@ -6,6 +6,7 @@ from fastapi import FastAPI
 
 from libs.events import topics
 from libs.events.accounts import KeyChanged
+from libs.events.ledger import AccountState
 from libs.events.router import ModelPublished
 from libs.kafka.bus import Bus
 from libs.llm.formats import anthropic_messages, kyara_chat, openai_chat, openai_responses
@@ -28,6 +29,7 @@ from services.edge.dialects import Dialect, KyaraDialect
 from services.edge.endpoints import account, account_keys, health, models, reading, usage
 from services.edge.endpoints.chat import ChatEndpoint, ChatParts
 from services.edge.endpoints.count_tokens import CountTokens
+from services.edge.funds import Funds
 from services.edge.http import Hot, PublicApp
 from services.edge.keys import KeyDirectory
 from services.edge.live import LiveRequests
@@ -68,12 +70,14 @@ def build(settings: EdgeSettings) -> Service:
     reports = Reports(bus.producer, telemetry)
     live = service.add(LiveRequests(settings.waits, telemetry))
     settlement = service.add(Settlement(ledger_stream, ledger, reports, settings.touch_every_s, telemetry))
+    states = bus.table(topics.LEDGER_STATES, AccountState, key=lambda state: state.account_id)
+    funds = Funds(ledger_stream, settlement, states, settings)
     parts = ChatParts(
         keys=keys,
         catalog=catalog,
         live=live,
         bodies=BodyReader(settings.body),
-        admission=Admission(limiter, router, ledger_stream, settlement, catalog, settings, telemetry),
+        admission=Admission(limiter, router, funds, catalog, settings, telemetry),
         attempts=Attempts(Providers(transport), reports, settings.provider_wait_s, telemetry.tracing),
         settlement=settlement,
         believable=Believable(telemetry),

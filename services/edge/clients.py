@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import grpc
 from kenari.accounts.v1 import accounts_pb2, accounts_pb2_grpc
-from kenari.ledger.v1 import ledger_pb2, ledger_pb2_grpc
+from kenari.ledger.v1 import funding_pb2, funding_pb2_grpc, ledger_pb2, ledger_pb2_grpc
 from kenari.limiter.v1 import limiter_pb2, limiter_pb2_grpc
 from kenari.router.v1 import router_pb2, router_pb2_grpc
 
@@ -143,6 +143,11 @@ class LedgerClient:
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
         self._stub = ledger_pb2_grpc.LedgerStub(rpc.channel)
+        self._funds = funding_pb2_grpc.FundsStub(rpc.channel)
+
+    async def funding(self, account_id: str) -> funding_pb2.GetFundingResponse:
+        request = funding_pb2.GetFundingRequest(account_id=account_id)
+        return await self._rpc.call("ledger.GetFunding", self._funds.GetFunding, request, retry=True)
 
     async def balance(self, account_id: str) -> ledger_pb2.GetBalanceResponse:
         request = ledger_pb2.GetBalanceRequest(account_id=account_id)

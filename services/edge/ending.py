@@ -102,6 +102,7 @@ class Ending:
             self.settle("client_closed", self.estimate(), estimated=True)
             return
         self._ended = True
-        if self.admitted.granted is not None:
+        granted = self.admitted.granted
+        if granted is not None and granted.descriptor:
             run = self.run
             self._settlement.release(run.request_id, run.account_id, run.trace, "nothing delivered")

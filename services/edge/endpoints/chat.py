@@ -120,7 +120,7 @@ class ChatEndpoint:
         asked = self._read(exchange, body, caller, run)
         admitted = await parts.admission.admit(asked)
         run.billing_kind = admitted.billing_kind
-        if admitted.granted is not None:
+        if admitted.granted is not None and admitted.granted.descriptor:
             parts.settlement.opened(run.request_id)
         parts.reports.admitted(run)
         ending = Ending(parts.admission, parts.settlement, parts.believable, parts.reports, run, asked, admitted)

@@ -18,7 +18,7 @@ OUTCOMES = frozenset({"completed", "client_closed", "interrupted"})
 FUNDINGS = frozenset({"order", "balance", "free", "byok"})
 CAP_PERIODS = frozenset({"", "day", "week", "month"})
 REFUND_REASONS = frozenset({"failed", "expired", "cancelled"})
-CHAT_ENDPOINTS = frozenset({"chat", "messages", "responses"})
+CHAT_ENDPOINTS = frozenset({"chat", "messages", "responses", "kyara"})
 
 _INT32 = 2**31 - 1
 

@@ -30,6 +30,7 @@ _METERS: Mapping[str, Meter] = {
     "chat": Meter.CHAT,
     "messages": Meter.CHAT,
     "responses": Meter.CHAT,
+    "kyara": Meter.CHAT,
     "embeddings": Meter.HELD_INPUT,
     "rerank": Meter.HELD_INPUT,
     "moderations": Meter.HELD_INPUT,

@@ -18,6 +18,7 @@ from libs.rpc.checks import CheckClient
 from services.edge.admission import Admission
 from services.edge.admitted import Asked
 from services.edge.catalog import Catalog
+from services.edge.funds import Funds
 from services.edge.keys import Caller
 from services.edge.settings import EdgeSettings
 from services.edge.settlement import Settlement
@@ -54,13 +55,13 @@ class Peers:
         self.router = Scripted(router_pb2.CheckReply, route=route)
         self.ledger = Scripted(ledger_pb2.CheckReply, reserve=_granted)
         self.released: list[str] = []
+        settings = EdgeSettings(key_hash_secret=SecretStr("s" * 32))
         self.admission = Admission(
             cast("CheckClient", self.limiter),
             cast("CheckClient", self.router),
-            cast("CheckClient", self.ledger),
-            cast("Settlement", self),
+            Funds(cast("CheckClient", self.ledger), cast("Settlement", self), cast("Any", {}), settings),
             catalog,
-            EdgeSettings(key_hash_secret=SecretStr("s" * 32)),
+            settings,
             Telemetry("edge", TelemetrySettings()),
         )
 
@@ -90,7 +91,8 @@ def _granted(question: Any) -> ledger_pb2.ReserveResponse:
 
 def caller(*models: str, shared: bool = False, capped: bool = False) -> Caller:
     """A key with that scope."""
-    return Caller("key_1", "acct_1", frozenset(models), shared=shared, capped=capped, manages_keys=False)
+    caps = ledger_pb2.KeyCaps(spend_micro_idr=1) if capped else None
+    return Caller("key_1", "acct_1", frozenset(models), "shared" if shared else "dashboard", caps)
 
 
 def asked(model: str, who: Caller | None = None, *, level: Effort | None = None, input_tokens: int = 10) -> Asked:
