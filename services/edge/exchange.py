@@ -21,10 +21,7 @@ TEXT = (b"content-type", b"text/plain; charset=utf-8")
 # Any page may call /v1: keys travel in headers, cookies play no part (contract: Call from a browser).
 CORS: tuple[Header, ...] = (
     (b"access-control-allow-origin", b"*"),
-    (
-        b"access-control-expose-headers",
-        b"x-request-id, request-id, retry-after, x-kenari-plan-remaining, x-kenari-balance-micro-idr",
-    ),
+    (b"access-control-expose-headers", b"x-request-id, request-id"),
 )
 STREAM_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
