@@ -90,7 +90,10 @@ class Opened:
         self._fill(row)
 
     def account(self, account_id: str) -> Account:
-        return self.accounts.setdefault(account_id, Account(account_id))
+        found = self.accounts.get(account_id)
+        if found is None:
+            found = self.accounts[account_id] = Account(account_id)
+        return found
 
     def _fill(self, row: Any) -> None:
         for wallet in _rows(row["wallets"], list[Wallet]):

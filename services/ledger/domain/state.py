@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 
-class Wallet(msgspec.Struct):
+class Wallet(msgspec.Struct, gc=False):
     """Balance and the rules its owner set. ``cum_from`` is ``cum`` where the PAYG limit's window begins."""
 
     account: str
@@ -48,7 +48,7 @@ class Wallet(msgspec.Struct):
         return 0 if self.cum_from is None else max(0, self.cum - self.cum_from)
 
 
-class Plan(msgspec.Struct):
+class Plan(msgspec.Struct, gc=False):
     """The account's plan, in force or ended. ``ceilings`` are those of five hours, week and month."""
 
     account: str
@@ -70,7 +70,7 @@ class Plan(msgspec.Struct):
         return now_ms < self.ends_ms
 
 
-class Window(msgspec.Struct):
+class Window(msgspec.Struct, gc=False):
     """One quota window of a plan. ``warned`` and ``spent``: that alert was raised."""
 
     account: str
@@ -84,7 +84,7 @@ class Window(msgspec.Struct):
     changed: bool = False
 
 
-class Coupon(msgspec.Struct):
+class Coupon(msgspec.Struct, gc=False):
     """Pays for its models at list price up to its budget; None is no limit."""
 
     account: str
@@ -98,7 +98,7 @@ class Coupon(msgspec.Struct):
     changed: bool = False
 
 
-class Allocation(msgspec.Struct):
+class Allocation(msgspec.Struct, gc=False):
     """Pays for requests in tokens. No models means every model."""
 
     account: str
@@ -111,7 +111,7 @@ class Allocation(msgspec.Struct):
     changed: bool = False
 
 
-class KeySpend(msgspec.Struct):
+class KeySpend(msgspec.Struct, gc=False):
     """What a capped key has used since ``starts`` (ISO date) of its ``epoch``."""
 
     account: str
@@ -127,7 +127,7 @@ class KeySpend(msgspec.Struct):
     changed: bool = False
 
 
-class MemberSpend(msgspec.Struct):
+class MemberSpend(msgspec.Struct, gc=False):
     """A member's draw on the balance. ``cum_from`` is ``cum`` 30 days ago; None when nothing was drawn since."""
 
     account: str
@@ -145,7 +145,7 @@ class MemberSpend(msgspec.Struct):
         return 0 if self.cum_from is None else max(0, self.cum - self.cum_from)
 
 
-class Allowance(msgspec.Struct):
+class Allowance(msgspec.Struct, gc=False):
     """Searches and page fetches of one UTC day (ISO date) that the plan pays for."""
 
     account: str
@@ -155,7 +155,7 @@ class Allowance(msgspec.Struct):
     changed: bool = False
 
 
-class Hold(msgspec.Struct, kw_only=True):
+class Hold(msgspec.Struct, kw_only=True, gc=False):
     """What a running request may cost at most, and on what else it leans until it ends.
 
     ``quota`` is held on the coupon or on every window, in tokens on a token allocation, in calls on the allowance.
@@ -193,7 +193,7 @@ class Hold(msgspec.Struct, kw_only=True):
     expires_ms: int = 0
 
 
-class Mark(msgspec.Struct):
+class Mark(msgspec.Struct, gc=False):
     """``cum`` of an account or member as it stood before its first spend of a minute."""
 
     scope_id: str

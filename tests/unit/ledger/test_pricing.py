@@ -87,7 +87,7 @@ def test_a_hold_covers_any_use_within_it(price: Price, estimated: int, max_token
     assert chat(price, estimated, max_tokens).full >= chat_cost(price, use)
 
 
-@pytest.mark.rule("BILL-032", "BILL-033")
+@pytest.mark.rule("BILL-034")
 @given(prices, counts, st.integers(1, 2**31 - 1), st.integers(-(10**6), 10**16))
 def test_what_is_lowered_fits_one_token_more_would_not_and_the_floor_holds(
     price: Price, estimated: int, asked: int, room: int
@@ -136,7 +136,7 @@ def test_a_broken_off_answer_is_free_by_default() -> None:
     assert value("client_closed") == 2_800_000
 
 
-@pytest.mark.rule("SUB-042")
+@pytest.mark.rule("SUB-055")
 @given(prices, counts, counts, st.integers(0, 2**30), st.integers(0, 2**30))
 def test_free_cache_takes_exactly_the_cache_off(
     price: Price, prompt: int, completion: int, cached: int, written: int
