@@ -11,7 +11,7 @@ import msgspec
 
 from libs.core.errors import KenariError
 from services.ledger.books import Opened, Wanted
-from services.ledger.domain import movements, windows
+from services.ledger.domain import movements, paid_jobs, windows
 from services.ledger.domain.calls import (
     Charged,
     Granted,
@@ -166,6 +166,8 @@ class Batch:
             return Outcome(job, taken.code, answer)
         if isinstance(taken, Redirect):
             return Outcome(job, Result.REDIRECTED, Redirected(taken.reason))
+        if call.on_acceptance:
+            paid_jobs.accept(account, taken, effects, opened.now_ms)
         return Outcome(job, Result.GRANTED, self._answer(call, taken, account, left, duplicate=False))
 
     def _again(self, job: Job, call: Reserve, hold: Hold, account: Account) -> Outcome:

@@ -9,7 +9,7 @@ from typing import Any
 from libs.core.clock import Clock
 from libs.db.database import Database
 from services.ledger.books import Opened, Wanted
-from services.ledger.domain import movements
+from services.ledger.domain import paid_jobs
 from services.ledger.domain.calls import Charged, Complete, Refund, Refunded, RefusedError, request_ms
 from services.ledger.domain.effects import Effects
 from services.ledger.domain.state import Hold
@@ -35,7 +35,7 @@ class Charges:
             duplicate = hold.state == "settled"
             if not duplicate:
                 _posted(hold)
-                movements.complete(hold, call, effects)
+                paid_jobs.complete(hold, call, effects)
             wallet = opened.account(call.account_id).wallet
             return Charged(hold.amount, wallet.available if wallet is not None else 0, duplicate)
 
@@ -59,7 +59,7 @@ class Charges:
                     return Refunded(hold.amount, duplicate=True), None
                 _posted(hold)
                 account = opened.account(call.account_id)
-                movements.refund(account, hold, call, (buckets.get(2, 0), buckets.get(1, 0)), effects)
+                paid_jobs.refund(account, hold, call, (buckets.get(2, 0), buckets.get(1, 0)), effects)
                 return Refunded(hold.amount, duplicate=False), hold
 
             refunded, hold = await post(conn, _wanted(call), work)

@@ -1,13 +1,12 @@
-"""What each call does to its account once it is decided: hold, charge, give back, pay jobs, refund them.
+"""What each call does to its account once it is decided: hold, charge, give back.
 
-Called by services/ledger/batch.py with the account's wallet locked. Every function changes the account's state and adds
-to the batch's effects; none can fail half way (ledger rules R25-R50).
+Called by services/ledger/batch.py and by paid_jobs.py with the account's wallet locked. Every function changes the
+account's state and adds to the batch's effects; none can fail half way (ledger rules R25-R50).
 """
 
 from libs.core.money import Micros
-from libs.events.ledger import Refunded
 from services.ledger.domain import alerts
-from services.ledger.domain.calls import Complete, Refund, Reserve, Settle
+from services.ledger.domain.calls import Reserve, Settle
 from services.ledger.domain.effects import Book, Conflict, Effects, UsageRow
 from services.ledger.domain.funding import Redirect, Refusal, Verdict, cap_start, decide
 from services.ledger.domain.meters import NOTHING, WorstCase, Worth, held_units
@@ -20,22 +19,23 @@ CAPPED = frozenset({"payg", "plan", "coupon", "token_alloc"})
 def reserve(
     account: Account, call: Reserve, worst: WorstCase, effects: Effects, *, day: str, now_ms: int, ttl_ms: int
 ) -> Hold | Refusal | Redirect:
-    """Decide and take what the decision needs. A hold with state "" needs no row: nothing leans on it."""
+    """Decide and take what the decision needs. A hold with state "" needs no row: nothing leans on it.
+
+    A job that is paid on acceptance has no row yet either: paid_jobs.accept comes next.
+    """
     verdict = decide(account, call, worst, now_ms)
     if isinstance(verdict, Refusal):
         _tell_of_caps(account, call, verdict.code, effects, now_ms)
     if not isinstance(verdict, Verdict):
         return verdict
     hold = _hold(call, verdict, worst, day, now_ms, ttl_ms)
-    _lean(account, hold, 1)
+    lean(account, hold, 1)
     if call.caps and (key := account.key_of(hold)) is not None:
         key.spend_cap = call.caps.spend
         key.changed = True
     if hold.funding in ("free", "byok") and hold.key_epoch is None:
         hold.state = ""
-    elif call.on_acceptance:
-        _post(account, hold, effects, now_ms)
-    else:
+    elif not call.on_acceptance:
         effects.holds.append(hold)
     return hold
 
@@ -92,7 +92,7 @@ def _hold(call: Reserve, verdict: Verdict, worst: WorstCase, day: str, now_ms: i
     )
 
 
-def _lean(account: Account, hold: Hold, sign: int) -> None:
+def lean(account: Account, hold: Hold, sign: int) -> None:
     """Take what the hold needs of everything it leans on (1), or let go of it (-1)."""
     if account.wallet is not None and hold.amount:
         account.wallet.reserved += sign * hold.amount
@@ -122,7 +122,7 @@ def _lean(account: Account, hold: Hold, sign: int) -> None:
 
 def release(account: Account, hold: Hold, effects: Effects, state: str = "released") -> None:
     """Give an open hold back; ``state`` "expired" when nobody finished it."""
-    _lean(account, hold, -1)
+    lean(account, hold, -1)
     hold.state = state
     effects.ended.append(hold)
 
@@ -146,17 +146,17 @@ def settle(
     cost = worth.net if kind == "payg" else Micros(0)
     if hold is not None:
         if hold.state == "open":
-            _lean(account, hold, -1)
-        _consume(account, hold, worth, effects)
+            lean(account, hold, -1)
+        consume(account, hold, worth, effects)
         if cost:
-            _take(account, hold, cost, "usage", Book.USAGE_REVENUE, effects, now_ms)
+            take(account, hold, cost, "usage", Book.USAGE_REVENUE, effects, now_ms)
         hold.state, hold.cost = "settled", cost
         effects.ended.append(hold)
     effects.usage.append(_row(call, hold, worth, cost, day, trace))
     return cost
 
 
-def _consume(account: Account, hold: Hold, worth: Worth, effects: Effects) -> None:
+def consume(account: Account, hold: Hold, worth: Worth, effects: Effects) -> None:
     """Book the request on quotas and caps; the windows are those it was admitted in."""
     for window in account.windows_of(hold):
         window.used += worth.net
@@ -179,7 +179,7 @@ def _consume(account: Account, hold: Hold, worth: Worth, effects: Effects) -> No
         effects.tell(account.id, *alerts.key_cap(account, key, refused=False))
 
 
-def _take(account: Account, hold: Hold, amount: int, kind: str, credit: Book, effects: Effects, now_ms: int) -> None:
+def take(account: Account, hold: Hold, amount: int, kind: str, credit: Book, effects: Effects, now_ms: int) -> None:
     """Take money for usage out of the balance: bonus first, then paid, below zero if it must be."""
     wallet, minute = account.wallet, now_ms // 60_000
     assert wallet is not None
@@ -236,86 +236,4 @@ def conflict(call: Settle, reason: str, worth: Worth, effects: Effects) -> None:
     """Note a settlement that says something else than what stands."""
     effects.conflicts.append(
         Conflict(call.request_id, call.line, call.account_id, reason, worth.net, call.content_hash())
-    )
-
-
-def _post(account: Account, hold: Hold, effects: Effects, now_ms: int) -> None:
-    """Pay a job in full now; what is held of the balance becomes money in progress."""
-    _lean(account, hold, -1)
-    worth = Worth(Micros(hold.amount), Micros(hold.amount), 0)
-    _consume(account, hold, worth, effects)
-    _take(account, hold, hold.amount, "charge", Book.JOBS_IN_PROGRESS, effects, now_ms)
-    hold.state, hold.cost = "posted", hold.amount
-    effects.holds.append(hold)
-
-
-def complete(hold: Hold, call: Complete, effects: Effects) -> None:
-    """A paid job is done: its money is earned."""
-    effects.move(hold, "complete", 0, Book.JOBS_IN_PROGRESS, Book.USAGE_REVENUE, hold.amount)
-    _end_job(hold, call.vendor, hold.amount, "completed", effects)
-    hold.state = "settled"
-
-
-def refund(account: Account, hold: Hold, call: Refund, paid: tuple[int, int], effects: Effects) -> None:
-    """A paid job came to nothing: ``paid`` (bonus, paid) goes back as it came, and counts as not spent."""
-    wallet = account.wallet
-    assert wallet is not None
-    bonus, money = paid
-    wallet.bonus += bonus
-    wallet.paid += money
-    wallet.cum -= hold.amount
-    wallet.low_armed = wallet.low_armed or wallet.balance >= wallet.low_threshold
-    wallet.changed = True
-    if hold.member_id:
-        member = account.member(hold.member_id)
-        member.cum -= hold.amount
-        member.changed = True
-    if (key := account.key_of(hold)) is not None:
-        key.spent -= hold.amount
-        key.changed = True
-    effects.move(hold, "refund", 0, Book.JOBS_IN_PROGRESS, Book.BONUS, bonus)
-    effects.move(hold, "refund", 1, Book.JOBS_IN_PROGRESS, Book.PAID, money)
-    effects.tell(
-        account.id,
-        Refunded(
-            request_id=hold.request_id,
-            line=hold.line,
-            account_id=account.id,
-            reason=call.reason,
-            amount_micro_idr=hold.amount,
-        ),
-    )
-    _end_job(hold, "", 0, call.reason, effects)
-    hold.state = "refunded"
-
-
-def _end_job(hold: Hold, vendor: str, cost: int, outcome: str, effects: Effects) -> None:
-    """The usage row of a job, dated when it was accepted; a failed one is there at cost 0."""
-    effects.ended.append(hold)
-    effects.usage.append(
-        UsageRow(
-            day=hold.day,
-            request_id=hold.request_id,
-            line=hold.line,
-            account_id=hold.account_id,
-            key_id=hold.key_id,
-            model=hold.model,
-            vendor=vendor,
-            endpoint=hold.endpoint,
-            billing_kind="payg",
-            outcome=outcome,
-            estimated=False,
-            prompt_tokens=0,
-            completion_tokens=0,
-            cached_tokens=0,
-            cache_write_tokens=0,
-            cost=cost,
-            catalog=cost,
-            settle_hash=hold.request_hash,
-            started_ms=hold.created_ms,
-            member_id=hold.member_id,
-            cache_saved=0,
-            units=hold.units,
-            trace="",
-        )
     )
