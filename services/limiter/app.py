@@ -37,9 +37,8 @@ def build(settings: LimiterSettings) -> Service:
 
     store = service.add(Store(settings.valkey, telemetry))
     limiter = Limiter(
+        settings.rules(),
         settings.free.rules(),
-        account_rpm=settings.account_rpm,
-        usage_rpm=settings.usage_reads_rpm,
         processes=settings.processes,
         accounts=TableFacts(limits, states),
         store=store,

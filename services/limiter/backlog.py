@@ -1,4 +1,4 @@
-"""Ended free requests the store has not heard of, kept until it is back. Filled and drained by service.py."""
+"""Ends of requests the store has not heard of, kept until it is back. Filled and drained by service.py."""
 
 from collections import deque
 

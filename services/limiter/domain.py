@@ -1,6 +1,6 @@
-"""Which limits apply to a request: tiers, a model's own limits, pacing. Pure values in, values out.
+"""What is asked of the limiter and what it answers, and which free-model limits apply. Pure values in, values out.
 
-Called by service.py (contract: Rate limits, Free models).
+Called by every module of this service (contract: Rate limits, Free models).
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,9 @@ from libs.core.money import Micros
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
-# Above this an exact log of every admission costs more memory than its last percent of exactness is worth.
-EXACT_UP_TO = 1_000
 # What a client is told to wait when nothing but requests in flight stands between it and its quota.
 IN_FLIGHT_RETRY_S = 5
+MUSIC_RETRY_S = 60
 
 
 class Subject(StrEnum):
@@ -22,6 +21,9 @@ class Subject(StrEnum):
     PAID_CHAT = "paid_chat"
     FREE_CHAT = "free_chat"
     USAGE_READ = "usage_read"
+    KEY_REQUEST = "key_request"
+    MUSIC = "music"
+    PASSTHROUGH = "passthrough"
 
 
 class Code(StrEnum):
@@ -30,11 +32,41 @@ class Code(StrEnum):
     RATE_LIMIT = "rate_limit_exceeded"
     FREE_RPM = "free_quota_rpm"
     FREE_DAILY = "free_quota_daily"
+    PASSTHROUGH_BUSY = "passthrough_busy"
+
+
+class Limit(StrEnum):
+    """Everything that can refuse a request."""
+
+    ACCOUNT_REQUESTS = "account_requests"
+    KEY_REQUESTS = "key_requests"
+    KEY_TOKENS = "key_tokens"
+    SHARED_KEY = "shared_key"
+    ADDRESS = "address"
+    USAGE_READS = "usage_reads"
+    FREE_MINUTE = "free_minute"
+    FREE_DAY = "free_day"
+    FREE_IN_FLIGHT = "free_in_flight"
+    FREE_FLOOD = "free_flood"
+    MODEL_TOKENS = "model_tokens"
+    MUSIC = "music"
+    PASSTHROUGH = "passthrough"
+
+
+_CODES = {
+    Limit.FREE_MINUTE: Code.FREE_RPM,
+    Limit.FREE_IN_FLIGHT: Code.FREE_RPM,
+    Limit.FREE_DAY: Code.FREE_DAILY,
+    Limit.PASSTHROUGH: Code.PASSTHROUGH_BUSY,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """May this request go? ``model_rpm`` and ``model_daily`` are a free model's own limits, None when it has none."""
+    """May this request go? Limits of a free model and of a key are None or 0 where it has none of its own.
+
+    ``tokens`` is what the input is believed to be; ``address`` names who uses a shared key.
+    """
 
     request_id: str
     account_id: str
@@ -42,17 +74,31 @@ class Admit:
     model: str = ""
     model_rpm: int | None = None
     model_daily: int | None = None
+    key_id: str = ""
+    key_shared: bool = False
+    key_rpm: int = 0
+    key_tpm: int = 0
+    address: str = ""
+    tokens: int = 0
+    model_token_budget: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A free request has ended."""
+    """An admitted request has ended and used so many tokens.
+
+    ``key_id`` is set where the key's tokens are limited, ``model_tokens`` where the model's are.
+    """
 
     request_id: str
     account_id: str
     model: str
     success: bool
     model_daily: int | None = None
+    subject: Subject = Subject.FREE_CHAT
+    key_id: str = ""
+    model_tokens: bool = False
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +115,38 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """It may not; ``retry_after_s`` 0 means that no Retry-After header is sent."""
+    """It may not; ``retry_after_s`` 0 means that no Retry-After header is sent.
 
-    code: Code
+    For ``again_ms`` the answer stays the same as long as the limit does; 0 when that is not known.
+    """
+
+    limit: Limit
     retry_after_s: int = 0
+    again_ms: int = 0
+
+    @property
+    def code(self) -> Code:
+        """The contract's code."""
+        return _CODES.get(self.limit, Code.RATE_LIMIT)
 
 
 Answer = Allowed | Refused
 
-PAID_ADMITTED = Allowed()
-PAID_REFUSED = Refused(Code.RATE_LIMIT)
-FLOOD = Refused(Code.RATE_LIMIT)
-IN_FLIGHT = Refused(Code.FREE_RPM, IN_FLIGHT_RETRY_S)
+ADMITTED = Allowed()
+LEASED = Allowed(leased=True)
+IN_FLIGHT = Refused(Limit.FREE_IN_FLIGHT, IN_FLIGHT_RETRY_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of an account's money: all that was ever paid in, and its active plan.
+
+    ``plan_daily`` is the plan's own daily quota on free models; None leaves it to the tier.
+    """
+
+    paid_in: Micros
+    has_plan: bool = False
+    plan_daily: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +189,13 @@ def qualifies(rules: FreeRules, paid_in: Micros) -> bool:
     return paid_in >= rules.threshold
 
 
-def free_limits(rules: FreeRules, ask: Admit, *, paid_in: Micros, has_plan: bool) -> FreeLimits:
+def free_limits(rules: FreeRules, ask: Admit, standing: Standing) -> FreeLimits:
     """The limits of one free request: those of the account's tier, or the model's own where it has them.
 
     The cap on accounts that have not qualified holds on every free model, whatever its own limit.
     """
-    qualified = has_plan or qualifies(rules, paid_in)
-    tier = rules.plan if has_plan else rules.qualified if qualified else rules.new
+    qualified = standing.has_plan or qualifies(rules, standing.paid_in)
+    tier = _tier(rules, standing, qualified=qualified)
     rpm = tier.rpm if ask.model_rpm is None else ask.model_rpm
     cap = rules.unqualified_rpm_cap
     if cap and not qualified:
@@ -141,6 +207,13 @@ def free_limits(rules: FreeRules, ask: Admit, *, paid_in: Micros, has_plan: bool
         daily_scope=daily_scope(ask),
         gap_ms=pacer_gap_ms(rules, rpm),
     )
+
+
+def _tier(rules: FreeRules, standing: Standing, *, qualified: bool) -> Tier:
+    if not standing.has_plan:
+        return rules.qualified if qualified else rules.new
+    daily = rules.plan.daily if standing.plan_daily is None else standing.plan_daily
+    return Tier(rules.plan.rpm, daily)
 
 
 def daily_scope(ask: Admit | Done) -> str:
@@ -155,6 +228,11 @@ def pacer_gap_ms(rules: FreeRules, rpm: int) -> int:
     return min(max(MINUTE_MS // rpm // 4, rules.gap_min_ms), rules.gap_max_ms)
 
 
-def seconds_to_midnight(now_ms: int) -> int:
-    """Whole seconds, at least 1, until the next 00:00 UTC."""
-    return max(1, -(-(DAY_MS - now_ms % DAY_MS) // 1000))
+def whole_seconds(ms: int) -> int:
+    """Milliseconds as the whole seconds of a Retry-After header: rounded up, at least 1."""
+    return max(1, -(-ms // 1000))
+
+
+def to_midnight_ms(now_ms: int) -> int:
+    """Milliseconds until the next 00:00 UTC."""
+    return DAY_MS - now_ms % DAY_MS

@@ -3,50 +3,33 @@
 Called by service.py while the store is away. Shares are coarser than the real limits; the answers say so.
 """
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from services.limiter.bounded import Bounded
 from services.limiter.domain import (
     DAY_MS,
-    FLOOD,
     IN_FLIGHT,
-    MINUTE_MS,
-    PAID_REFUSED,
     Admit,
     Allowed,
     Answer,
-    Code,
     FreeLimits,
     FreeRules,
+    Limit,
     Refused,
-    seconds_to_midnight,
+    to_midnight_ms,
+    whole_seconds,
 )
+from services.limiter.limits import Places, Window, local_most
 from services.limiter.memory import DayCounts
+from services.limiter.minutes import Minutes
 
 SIZE = 100_000
 # Of what was left of a daily quota when the store went, this part is granted while it is away.
 DAILY_SHARE_PERCENT = 20
 
 _ADMITTED = Allowed(degraded=True)
-
-
-class _Windows:
-    """Counters that start with the first request and last a minute."""
-
-    def __init__(self) -> None:
-        self._windows: Bounded[str, tuple[int, int]] = Bounded(SIZE)
-
-    def state(self, key: str, now_ms: int) -> tuple[int, int]:
-        """How many were counted and when (ms) the count ends."""
-        used, ends_ms = self._windows.get(key, (0, 0))
-        return (used, ends_ms) if now_ms < ends_ms <= now_ms + MINUTE_MS else (0, now_ms + MINUTE_MS)
-
-    def count(self, key: str, now_ms: int) -> None:
-        used, ends_ms = self.state(key, now_ms)
-        self._windows[key] = (used + 1, ends_ms)
-
-    def clear(self) -> None:
-        self._windows.clear()
+_LEASED = Allowed(degraded=True, leased=True)
 
 
 @dataclass(slots=True)
@@ -71,18 +54,39 @@ class LocalShares:
         self._rules = rules
         self._processes = processes
         self._counts = counts
-        self._windows = _Windows()
+        self._windows = Minutes()
         self._pace: Bounded[str, int] = Bounded(SIZE)
         self._allowances: Bounded[tuple[str, str, int], _Allowance] = Bounded(SIZE)
         self._given: Bounded[str, _Given] = Bounded(SIZE)
+        self._places: dict[str, int] = {}
 
-    def paid(self, account_id: str, limit: int, now_ms: int) -> Answer:
-        """A paid request: half more than the share, since money holds guard the rest."""
-        return self._minute(f"{account_id}:paid", -(-limit * 3 // (2 * self._processes)), now_ms)
+    def windows(self, account_id: str, windows: Sequence[Window], shadow: Collection[Limit], now_ms: int) -> Answer:
+        """One request against this process's part of each window: all count it or none does."""
+        counted = []
+        for window in windows:
+            name = f"{account_id}:{window.name}"
+            if self._windows.state(name, now_ms)[0] < local_most(window, self._processes):
+                counted.append(name)
+            elif window.limit not in shadow:
+                return Refused(window.limit)
+        for name in counted:
+            self._windows.count(name, now_ms)
+        return _ADMITTED
 
-    def usage_read(self, account_id: str, limit: int, now_ms: int) -> Answer:
-        """A read of usage: the plain share."""
-        return self._minute(f"{account_id}:usage", self._share(limit), now_ms)
+    def place(self, request_id: str, places: Places, now_ms: int) -> Answer:
+        """A place of those all accounts share, by the plain share; music is let through, for the ledger counts it."""
+        if places.limit is Limit.MUSIC:
+            return _LEASED
+        for old in [held for held, ends_ms in self._places.items() if ends_ms <= now_ms]:
+            del self._places[old]
+        if request_id not in self._places and len(self._places) >= max(1, places.most // self._processes):
+            return Refused(places.limit, places.retry_after_s)
+        self._places[request_id] = now_ms + places.lease_ms
+        return _LEASED
+
+    def leave(self, request_id: str) -> None:
+        """A place is free again."""
+        self._places.pop(request_id, None)
 
     def free(self, ask: Admit, limits: FreeLimits, now_ms: int) -> Answer:
         """A free request: a fifth of the day's rest, the share of the minute, paced."""
@@ -94,7 +98,8 @@ class LocalShares:
             today = now_ms // DAY_MS
             rest = limits.daily - self._counts.on(today, ask.account_id, limits.daily_scope)
             if rest <= 0:
-                return Refused(Code.FREE_DAILY, seconds_to_midnight(now_ms))
+                again_ms = to_midnight_ms(now_ms)
+                return Refused(Limit.FREE_DAY, whole_seconds(again_ms), again_ms)
             allowance = self._allowance((ask.account_id, limits.daily_scope, today), rest)
             if allowance.left <= 0:
                 # Whether the quota is used up is not known, so the client is not sent away for the day.
@@ -115,15 +120,7 @@ class LocalShares:
         self._windows.clear()
         self._pace.clear()
         self._allowances.clear()
-
-    def _share(self, limit: int) -> int:
-        return max(1, limit // self._processes)
-
-    def _minute(self, key: str, share: int, now_ms: int) -> Answer:
-        if self._windows.state(key, now_ms)[0] >= share:
-            return PAID_REFUSED
-        self._windows.count(key, now_ms)
-        return _ADMITTED
+        self._places.clear()
 
     def _allowance(self, key: tuple[str, str, int], rest: int) -> _Allowance:
         allowance = self._allowances.get(key)
@@ -135,15 +132,15 @@ class LocalShares:
     def _paced(self, ask: Admit, limits: FreeLimits, allowance: _Allowance | None, now_ms: int) -> Answer:
         window = f"{ask.account_id}:free:{limits.rpm_scope}"
         used, ends_ms = self._windows.state(window, now_ms)
-        share = self._share(limits.rpm) if limits.rpm else 0
+        share = max(1, limits.rpm // self._processes) if limits.rpm else 0
         if share and used >= share:
-            return Refused(Code.FREE_RPM, -(-(ends_ms - now_ms) // 1000))
+            return Refused(Limit.FREE_MINUTE, whole_seconds(ends_ms - now_ms))
         pace = self._pace.get(ask.account_id, 0)
         if pace > now_ms + self._rules.max_wait_ms + self._rules.gap_max_ms:
             pace = 0
         wait_ms = max(0, pace - now_ms)
         if wait_ms > self._rules.max_wait_ms:
-            return FLOOD
+            return Refused(Limit.FREE_FLOOD)
         self._pace[ask.account_id] = now_ms + wait_ms + limits.gap_ms
         self._windows.count(window, now_ms)
         if allowance is not None:

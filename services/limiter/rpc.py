@@ -11,7 +11,7 @@ from kenari.limiter.v1 import limiter_pb2, limiter_pb2_grpc
 from libs.core.errors import Permanent
 from libs.ops.telemetry import Telemetry
 from libs.rpc.checks import Ask, CheckServer
-from services.limiter.domain import PAID_ADMITTED, Admit, Allowed, Answer, Done, Subject
+from services.limiter.domain import ADMITTED, Admit, Allowed, Answer, Done, Limit, Subject
 from services.limiter.service import Limiter
 
 NAME = "kenari.limiter.v1.Limiter"
@@ -20,8 +20,13 @@ _SUBJECTS = {
     limiter_pb2.SUBJECT_PAID_CHAT: Subject.PAID_CHAT,
     limiter_pb2.SUBJECT_FREE_CHAT: Subject.FREE_CHAT,
     limiter_pb2.SUBJECT_USAGE_READ: Subject.USAGE_READ,
+    limiter_pb2.SUBJECT_KEY_REQUEST: Subject.KEY_REQUEST,
+    limiter_pb2.SUBJECT_MUSIC: Subject.MUSIC,
+    limiter_pb2.SUBJECT_PASSTHROUGH: Subject.PASSTHROUGH,
 }
-_PAID_ADMITTED = limiter_pb2.AdmitResponse(allowed=limiter_pb2.Allowed())
+_WITH_LEASE = (Subject.FREE_CHAT, Subject.MUSIC, Subject.PASSTHROUGH)
+_LIMITS = {limit: limiter_pb2.Limit.Value(f"LIMIT_{limit.name}") for limit in Limit}
+_ADMITTED = limiter_pb2.AdmitResponse(allowed=limiter_pb2.Allowed())
 _DONE = limiter_pb2.DoneResponse()
 
 
@@ -79,10 +84,10 @@ def _admit(request: limiter_pb2.AdmitRequest) -> Admit:
     subject = _SUBJECTS.get(request.subject)
     if subject is None or not request.account_id:
         raise InvalidQuestionError("an admission needs an account and a subject")
-    if subject is not Subject.FREE_CHAT:
-        return Admit(request.request_id, request.account_id, subject)
-    if not request.request_id:
-        raise InvalidQuestionError("a free admission needs a request id")
+    if not request.request_id and (subject in _WITH_LEASE or request.key_tpm):
+        raise InvalidQuestionError("an admission whose end is told needs a request id")
+    if not request.key_id and (subject is Subject.KEY_REQUEST or request.key_tpm):
+        raise InvalidQuestionError("limits of a key need its id")
     return Admit(
         request.request_id,
         request.account_id,
@@ -90,19 +95,36 @@ def _admit(request: limiter_pb2.AdmitRequest) -> Admit:
         request.model,
         request.model_free_rpm if request.HasField("model_free_rpm") else None,
         request.model_free_daily if request.HasField("model_free_daily") else None,
+        request.key_id,
+        request.key_shared,
+        request.key_rpm,
+        request.key_tpm,
+        request.address,
+        request.tokens,
+        request.model_token_budget if request.HasField("model_token_budget") else None,
     )
 
 
 def _done(request: limiter_pb2.DoneRequest) -> Done:
     if not request.request_id or not request.account_id:
         raise InvalidQuestionError("the end of a request needs its id and account")
-    daily = request.model_free_daily if request.HasField("model_free_daily") else None
-    return Done(request.request_id, request.account_id, request.model, request.success, daily)
+    return Done(
+        request.request_id,
+        request.account_id,
+        request.model,
+        request.success,
+        request.model_free_daily if request.HasField("model_free_daily") else None,
+        # Edges that know of nothing else tell the ends of free requests.
+        _SUBJECTS.get(request.subject, Subject.FREE_CHAT),
+        request.key_id,
+        request.model_tokens,
+        request.tokens,
+    )
 
 
 def _response(answer: Answer) -> limiter_pb2.AdmitResponse:
-    if answer is PAID_ADMITTED:
-        return _PAID_ADMITTED
+    if answer is ADMITTED:
+        return _ADMITTED
     if isinstance(answer, Allowed):
         return limiter_pb2.AdmitResponse(
             allowed=limiter_pb2.Allowed(
@@ -115,5 +137,10 @@ def _response(answer: Answer) -> limiter_pb2.AdmitResponse:
             )
         )
     return limiter_pb2.AdmitResponse(
-        refused=limiter_pb2.Refused(code=answer.code.value, retry_after_s=answer.retry_after_s)
+        refused=limiter_pb2.Refused(
+            code=answer.code.value,
+            retry_after_s=answer.retry_after_s,
+            limit=_LIMITS[answer.limit],
+            again_ms=answer.again_ms,
+        )
     )

@@ -4,22 +4,26 @@ Called by rpc.py and, periodically, by app.py.
 """
 
 from collections.abc import Sequence
-from itertools import product
+from dataclasses import replace
+from itertools import islice
 from typing import Protocol
 
 from libs.core.clock import Clock
-from libs.core.money import Micros
 from libs.ops.telemetry import Telemetry
-from services.limiter import windows
+from services.limiter import limits, windows
 from services.limiter.backlog import Backlog
+from services.limiter.budgets import Draws, TokenBudgets
+from services.limiter.counted import Counted
 from services.limiter.domain import (
+    ADMITTED,
     Admit,
     Allowed,
     Answer,
-    Code,
     Done,
     FreeLimits,
     FreeRules,
+    Refused,
+    Standing,
     Subject,
     daily_scope,
     free_limits,
@@ -27,7 +31,6 @@ from services.limiter.domain import (
 from services.limiter.local import LocalShares
 from services.limiter.memory import DayCounts
 from services.limiter.store import Reply, Store, StoreAwayError
-from services.limiter.telemetry import ADMISSIONS, DONES, PACED
 
 _REPLAY_AT_ONCE = 200
 
@@ -39,9 +42,9 @@ class AccountFacts(Protocol):
         """Its limit on paid models; 0 when it has none of its own."""
         ...
 
-    def paid_in(self, account_id: str) -> Micros: ...
-
-    def has_plan(self, account_id: str) -> bool: ...
+    def standing(self, account_id: str, now_ms: int) -> Standing:
+        """What decides its free tier, at Unix milliseconds ``now_ms``."""
+        ...
 
 
 class Limiter:
@@ -49,10 +52,9 @@ class Limiter:
 
     def __init__(
         self,
-        rules: FreeRules,
+        rules: limits.Rules,
+        free: FreeRules,
         *,
-        account_rpm: int,
-        usage_rpm: int,
         processes: int,
         accounts: AccountFacts,
         store: Store,
@@ -60,32 +62,59 @@ class Limiter:
         telemetry: Telemetry,
     ) -> None:
         self._rules = rules
-        self._account_rpm = account_rpm
-        self._usage_rpm = usage_rpm
+        self._free = free
         self._accounts = accounts
         self._store = store
         self._clock = clock
         self._counts = DayCounts()
-        self._local = LocalShares(rules, processes, self._counts)
+        self._local = LocalShares(free, processes, self._counts)
+        self._budgets = TokenBudgets(rules, free.lease_ms, processes, store, clock)
         self._backlog = Backlog(telemetry)
-        admissions = telemetry.metrics.counter(ADMISSIONS)
-        outcomes = ("allowed", *Code)
-        # Looking a child up by its labels costs as much as a question's way to the wire.
-        self._admissions = {
-            labels: admissions.labels(*labels) for labels in product(Subject, outcomes, ("store", "local"))
-        }
-        self._dones = telemetry.metrics.counter(DONES)
-        self._paced = telemetry.metrics.histogram(PACED)
+        self._counted = Counted(telemetry)
 
     async def answer(self, asks: Sequence[Admit | Done]) -> list[Answer | None]:
-        """Answer every question, in order; None is the answer to a Done. One round trip for all of them."""
-        owed = [isinstance(ask, Done) and self._local.finish(ask.request_id, ask.success) for ask in asks]
+        """Answer every question, in order; None is the answer to a Done.
+
+        One round trip for all of them, a second where tokens are limited.
+        """
+        draws = await self._budgets.draw(asks)
+        self._counted.passed(draws.passed)
+        if not draws.refused and not draws.taken:
+            return await self._answer(asks)
+        return await self._answer_drawn(asks, draws)
+
+    async def _answer_drawn(self, asks: Sequence[Admit | Done], draws: Draws) -> list[Answer | None]:
+        answers: list[Answer | None] = [draws.refused.get(place) for place in range(len(asks))]
+        rest = [place for place in range(len(asks)) if place not in draws.refused]
+        refused = []
+        for place, answer in zip(rest, await self._answer([asks[place] for place in rest]), strict=True):
+            if place in draws.taken and isinstance(answer, Allowed):
+                answers[place] = replace(answer, leased=True)
+                continue
+            answers[place] = answer
+            if isinstance(answer, Refused):
+                refused.append(place)
+        await self._budgets.give_back(asks, draws, refused)
+        for place, refusal in draws.refused.items():
+            ask = asks[place]
+            assert isinstance(ask, Admit)
+            self._counted.admission(ask.subject, refusal, local=self._store.away)
+        return answers
+
+    async def _answer(self, asks: Sequence[Admit | Done]) -> list[Answer | None]:
+        owed = [
+            isinstance(ask, Done)
+            and ask.subject is Subject.FREE_CHAT
+            and self._local.finish(ask.request_id, ask.success)
+            for ask in asks
+        ]
+        calls = [self._calls(ask, due) for ask, due in zip(asks, owed, strict=True)]
         try:
-            replies = await self._store.run([self._call(*pair) for pair in zip(asks, owed, strict=True)])
+            replies = iter(await self._store.run([call for some in calls for call in some]) if any(calls) else ())
         except StoreAwayError:
             now_ms = self._clock.now_ms()
             return [self._alone(ask, due, now_ms) for ask, due in zip(asks, owed, strict=True)]
-        return [self._read(ask, reply) for ask, reply in zip(asks, replies, strict=True)]
+        return [self._read(ask, list(islice(replies, len(some)))) for ask, some in zip(asks, calls, strict=True)]
 
     async def mend(self) -> None:
         """Look whether an absent store is back, and tell it what ended meanwhile."""
@@ -93,78 +122,101 @@ class Limiter:
             if not await self._store.probe():
                 return
             self._local.reset()
+            self._budgets.reset()
         while len(self._backlog):
             ended = self._backlog.take(_REPLAY_AT_ONCE)
+            calls = [self._calls(done, due) for done, due in ended]
             try:
-                replies = await self._store.run([self._call(*pair) for pair in ended])
+                replies = iter(await self._store.run([call for some in calls for call in some]))
             except StoreAwayError:
                 for done, due in ended:
                     self._backlog.add(done, due)
                 return
-            for (done, _), reply in zip(ended, replies, strict=True):
-                self._heard(done, reply)
+            for (done, _), some in zip(ended, calls, strict=True):
+                self._heard_end(done, list(islice(replies, len(some))))
 
-    def _call(self, ask: Admit | Done, owed: bool) -> bytes:
+    def _calls(self, ask: Admit | Done, owed: bool) -> list[bytes]:
         if isinstance(ask, Done):
-            scope = daily_scope(ask)
-            return windows.done_call(ask, scope, owed, self._counts.last(ask.account_id, scope))
-        match ask.subject:
-            case Subject.PAID_CHAT:
-                return windows.minute_call("rpm", ask, self._paid_limit(ask))
-            case Subject.USAGE_READ:
-                return windows.minute_call("usage", ask, self._usage_rpm)
-            case Subject.FREE_CHAT:
-                limits = self._free_limits(ask)
-                known = self._counts.last(ask.account_id, limits.daily_scope)
-                return windows.free_call(ask, limits, self._rules, known)
+            return self._end_calls(ask, owed)
+        if ask.subject is Subject.FREE_CHAT:
+            applied = self._free_limits(ask)
+            known = self._counts.last(ask.account_id, applied.daily_scope)
+            return [windows.free_call(ask, applied, self._free, known)]
+        if (places := limits.places(self._rules, ask)) is not None:
+            return [windows.place_call(ask, places)]
+        asked = self._windows(ask)
+        return [windows.windows_call(ask, asked, self._rules.shadow)] if asked else []
 
-    def _read(self, ask: Admit | Done, reply: Reply) -> Answer | None:
+    def _end_calls(self, done: Done, owed: bool) -> list[bytes]:
+        if (places := limits.places(self._rules, done)) is not None:
+            return [windows.leave_call(done, places)]
+        calls = self._budgets.settle_calls(done)
+        if done.subject is Subject.FREE_CHAT:
+            scope = daily_scope(done)
+            calls.append(windows.done_call(done, scope, owed, self._counts.last(done.account_id, scope)))
+        return calls
+
+    def _read(self, ask: Admit | Done, replies: list[Reply]) -> Answer | None:
         if isinstance(ask, Done):
-            self._dones.labels(str(ask.success)).inc()
-            self._heard(ask, reply)
+            self._counted.end(success=ask.success)
+            self._heard_end(ask, replies)
             return None
-        if isinstance(reply, list):
-            self._heard(ask, reply)
-            return self._counted(ask, windows.free_answer(reply), "store")
-        return self._counted(ask, windows.minute_answer(reply), "store")
+        answer = self._read_admission(ask, replies)
+        self._counted.admission(ask.subject, answer, local=False)
+        return answer
+
+    def _read_admission(self, ask: Admit, replies: list[Reply]) -> Answer:
+        if not replies:
+            return ADMITTED
+        reply = replies[0]
+        if ask.subject is Subject.FREE_CHAT:
+            assert isinstance(reply, list)
+            self._heard_day(ask, reply)
+            return windows.free_answer(reply)
+        if (places := limits.places(self._rules, ask)) is not None:
+            return self._unless_shadowed(windows.place_answer(reply, places))
+        if reply == 0:
+            return ADMITTED
+        answer, passed = windows.windows_answer(reply, self._windows(ask))
+        self._counted.passed(passed)
+        return answer
+
+    def _unless_shadowed(self, answer: Answer) -> Answer:
+        if isinstance(answer, Refused) and answer.limit in self._rules.shadow:
+            self._counted.passed([answer.limit])
+            return ADMITTED
+        return answer
 
     def _alone(self, ask: Admit | Done, owed: bool, now_ms: int) -> Answer | None:
         if isinstance(ask, Done):
-            self._dones.labels(str(ask.success)).inc()
+            self._counted.end(success=ask.success)
+            self._local.leave(ask.request_id)
             self._backlog.add(ask, owed)
             return None
-        match ask.subject:
-            case Subject.PAID_CHAT:
-                answer = self._local.paid(ask.account_id, self._paid_limit(ask), now_ms)
-            case Subject.USAGE_READ:
-                answer = self._local.usage_read(ask.account_id, self._usage_rpm, now_ms)
-            case Subject.FREE_CHAT:
-                answer = self._local.free(ask, self._free_limits(ask), now_ms)
-        return self._counted(ask, answer, "local")
+        if ask.subject is Subject.FREE_CHAT:
+            answer = self._local.free(ask, self._free_limits(ask), now_ms)
+        elif (places := limits.places(self._rules, ask)) is not None:
+            answer = self._unless_shadowed(self._local.place(ask.request_id, places, now_ms))
+        else:
+            answer = self._local.windows(ask.account_id, self._windows(ask), self._rules.shadow, now_ms)
+        self._counted.admission(ask.subject, answer, local=True)
+        return answer
 
-    def _heard(self, ask: Admit | Done, reply: Reply) -> None:
+    def _heard_end(self, done: Done, replies: list[Reply]) -> None:
+        if done.subject is Subject.FREE_CHAT:
+            self._heard_day(done, replies.pop())
+        if limits.places(self._rules, done) is None:
+            self._budgets.settled(done, replies)
+
+    def _heard_day(self, ask: Admit | Done, reply: Reply) -> None:
         assert isinstance(reply, list)
         day, successes = reply[-2:]
         self._counts.heard(ask.account_id, daily_scope(ask), day, successes)
 
-    def _counted(self, ask: Admit, answer: Answer, source: str) -> Answer:
-        if isinstance(answer, Allowed):
-            outcome = "allowed"
-            if ask.subject is Subject.FREE_CHAT:
-                self._paced.observe(answer.wait_ms / 1000)
-        else:
-            outcome = answer.code
-        self._admissions[ask.subject, outcome, source].inc()
-        return answer
-
-    def _paid_limit(self, ask: Admit) -> int:
-        return self._accounts.requests_per_minute(ask.account_id) or self._account_rpm
+    def _windows(self, ask: Admit) -> list[limits.Window]:
+        account_rpm = self._accounts.requests_per_minute(ask.account_id) or self._rules.account_rpm
+        return limits.windows(self._rules, ask, account_rpm)
 
     def _free_limits(self, ask: Admit) -> FreeLimits:
-        account_id = ask.account_id
-        return free_limits(
-            self._rules,
-            ask,
-            paid_in=self._accounts.paid_in(account_id),
-            has_plan=self._accounts.has_plan(account_id),
-        )
+        standing = self._accounts.standing(ask.account_id, self._clock.now_ms())
+        return free_limits(self._free, ask, standing)

@@ -49,11 +49,14 @@ class Script:
         return _pack([b"SCRIPT", b"LOAD", self.source])
 
 
-RING = Script("ring")
-SUBWINDOWS = Script("subwindows")
+WINDOWS = Script("windows")
 FREE_ADMIT = Script("free_admit")
 FREE_DONE = Script("free_done")
-_SCRIPTS = (RING, SUBWINDOWS, FREE_ADMIT, FREE_DONE)
+BUDGET_DRAW = Script("budget_draw")
+BUDGET_SETTLE = Script("budget_settle")
+PLACE_TAKE = Script("place_take")
+PLACE_LEAVE = Script("place_leave")
+_SCRIPTS = (WINDOWS, FREE_ADMIT, FREE_DONE, BUDGET_DRAW, BUDGET_SETTLE, PLACE_TAKE, PLACE_LEAVE)
 
 
 class Store:

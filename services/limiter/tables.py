@@ -8,8 +8,11 @@ from typing import Protocol, TypeVar
 from libs.core.money import Micros
 from libs.events.accounts import SettingsChanged
 from libs.events.ledger import AccountState
+from services.limiter.domain import Standing
 
 Row = TypeVar("Row", covariant=True)
+
+_NOTHING = Standing(Micros(0))
 
 
 class Rows(Protocol[Row]):
@@ -29,10 +32,12 @@ class TableFacts:
         row = self._settings.get(account_id)
         return row.requests_per_minute if row is not None else 0
 
-    def paid_in(self, account_id: str) -> Micros:
+    def standing(self, account_id: str, now_ms: int) -> Standing:
+        """A plan counts until its end, whether or not its end has been told yet."""
         row = self._states.get(account_id)
-        return Micros(row.paid_in_total_micro_idr if row is not None else 0)
-
-    def has_plan(self, account_id: str) -> bool:
-        row = self._states.get(account_id)
-        return row is not None and row.plan is not None
+        if row is None:
+            return _NOTHING
+        paid_in = Micros(row.paid_in_total_micro_idr)
+        if row.plan is None or 0 < row.plan_ends_at_ms <= now_ms:
+            return Standing(paid_in)
+        return Standing(paid_in, has_plan=True, plan_daily=row.plan_free_daily)

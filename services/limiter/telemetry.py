@@ -1,14 +1,21 @@
 """The limiter's metrics, declared once. Used by service.py and store.py; dashboards are made from ALL."""
 
 from libs.ops.metrics import CounterSpec, GaugeSpec, HistogramSpec
+from services.limiter.domain import Limit
 
 ADMISSIONS = CounterSpec(
     "kenari.limiter.admissions",
-    "Answers by subject, outcome (allowed or the refusal's code) and whether the store was asked",
+    "Answers by subject, outcome (allowed or the limit that refused) and whether the store was asked",
     labels=("subject", "outcome", "source"),
 )
 DONES = CounterSpec(
-    "kenari.limiter.dones", "Ended free requests by success", labels=("success",), values=(("True", "False"),)
+    "kenari.limiter.dones", "Ended requests by success", labels=("success",), values=(("True", "False"),)
+)
+SHADOWED = CounterSpec(
+    "kenari.limiter.shadowed",
+    "Requests over a limit that is in shadow and so did not refuse them",
+    labels=("limit",),
+    values=(tuple(Limit),),
 )
 PACED = HistogramSpec("kenari.limiter.pacing.seconds", "How long admitted free requests were told to wait")
 DEGRADED = GaugeSpec(
@@ -25,9 +32,9 @@ STORE_FAILURES = CounterSpec(
     labels=("reason",),
     values=(("timeout", "connection", "refused"),),
 )
-BACKLOG = GaugeSpec("kenari.limiter.backlog.size", "Ended free requests that Valkey has not heard of yet")
+BACKLOG = GaugeSpec("kenari.limiter.backlog.size", "Ends of requests that Valkey has not heard of yet")
 BACKLOG_DROPPED = CounterSpec(
-    "kenari.limiter.backlog.dropped", "Ended free requests forgotten because the backlog was full"
+    "kenari.limiter.backlog.dropped", "Ends of requests forgotten because the backlog was full"
 )
 
-ALL = (ADMISSIONS, DONES, PACED, DEGRADED, STORE_SECONDS, STORE_FAILURES, BACKLOG, BACKLOG_DROPPED)
+ALL = (ADMISSIONS, DONES, SHADOWED, PACED, DEGRADED, STORE_SECONDS, STORE_FAILURES, BACKLOG, BACKLOG_DROPPED)

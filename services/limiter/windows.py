@@ -1,48 +1,65 @@
 """Each limit as calls of Valkey scripts, and the scripts' replies as answers: the key layout lives here.
 
-Called by service.py. All keys of an account carry its id as {tag}, so that one call touches one slot.
+Called by service.py and budgets.py. All keys of a call carry one {tag}, mostly an account's id: it touches one slot.
 """
 
+from collections.abc import Collection, Sequence
+
 from services.limiter.domain import (
-    EXACT_UP_TO,
-    FLOOD,
+    ADMITTED,
     IN_FLIGHT,
+    LEASED,
     MINUTE_MS,
-    PAID_ADMITTED,
-    PAID_REFUSED,
     Admit,
     Allowed,
     Answer,
-    Code,
     Done,
     FreeLimits,
     FreeRules,
+    Limit,
     Refused,
+    whole_seconds,
 )
-from services.limiter.store import FREE_ADMIT, FREE_DONE, RING, SUBWINDOWS, Reply
+from services.limiter.limits import EXACT_UP_TO, Budget, Places, Window
+from services.limiter.store import (
+    BUDGET_DRAW,
+    BUDGET_SETTLE,
+    FREE_ADMIT,
+    FREE_DONE,
+    PLACE_LEAVE,
+    PLACE_TAKE,
+    WINDOWS,
+    Reply,
+)
 
 # How long a repeated question is recognised: an asker that lost its stream repeats within a second or two.
 SEEN_MS = 10_000
 
 _MINUTE = b"%d" % MINUTE_MS
-_MINUTE_S = b"%d" % (MINUTE_MS // 1000)
 _SEEN = b"%d" % SEEN_MS
 
 
-def minute_call(name: str, ask: Admit, limit: int) -> bytes:
-    """Count one request against ``limit`` a minute under the account's window ``name``."""
-    keys = [f"{{{ask.account_id}}}:{name}".encode()]
+def windows_call(ask: Admit, windows: Sequence[Window], shadow: Collection[Limit]) -> bytes:
+    """Count one request in all of ``windows``, or in none; those in ``shadow`` refuse nothing."""
+    prefix = f"{{{ask.account_id}}}:"
+    keys = []
+    arguments = [_MINUTE, _SEEN]
+    for window in windows:
+        exact = window.most <= EXACT_UP_TO
+        keys.append(f"{prefix}{window.name}{'' if exact else ':s'}".encode())
+        arguments += (b"%d" % window.most, b"log" if exact else b"sum", b"0" if window.limit in shadow else b"1")
     if ask.request_id:
-        keys.append(f"{{{ask.account_id}}}:{name}:{ask.request_id}".encode())
-    if limit <= EXACT_UP_TO:
-        return RING.call(keys, [b"%d" % limit, _MINUTE, _SEEN])
-    keys[0] += b":s"
-    return SUBWINDOWS.call(keys, [b"%d" % limit, _MINUTE_S, _SEEN])
+        keys.append(f"{prefix}{windows[-1].name}:{ask.request_id}".encode())
+    return WINDOWS.call(keys, arguments)
 
 
-def minute_answer(reply: Reply) -> Answer:
-    """The answer behind a reply to ``minute_call``."""
-    return PAID_ADMITTED if reply == 1 else PAID_REFUSED
+def windows_answer(reply: Reply, windows: Sequence[Window]) -> tuple[Answer, list[Limit]]:
+    """The answer behind a reply to ``windows_call``, and the limits that would have refused but are in shadow."""
+    if not isinstance(reply, list):
+        return ADMITTED, []
+    place, again_ms, bits = reply
+    passed = [window.limit for number, window in enumerate(windows) if bits >> number & 1]
+    return (Refused(windows[place - 1].limit, again_ms=again_ms) if place else ADMITTED), passed
 
 
 def free_call(ask: Admit, limits: FreeLimits, rules: FreeRules, known: tuple[int, int]) -> bytes:
@@ -60,18 +77,18 @@ def free_call(ask: Admit, limits: FreeLimits, rules: FreeRules, known: tuple[int
 
 def free_answer(reply: list[int]) -> Answer:
     """The answer behind a reply to ``free_call``."""
-    code, limit, remaining, reset_s, wait_ms, retry_after_s = reply[:6]
+    code, limit, remaining, reset_s, wait_ms, again_ms = reply[:6]
     match code:
         case 0:
             return Allowed(limit, remaining, reset_s, wait_ms, leased=True)
         case 1:
-            return Refused(Code.FREE_DAILY, retry_after_s)
+            return Refused(Limit.FREE_DAY, whole_seconds(again_ms), again_ms)
         case 2:
             return IN_FLIGHT
         case 3:
-            return Refused(Code.FREE_RPM, retry_after_s)
+            return Refused(Limit.FREE_MINUTE, whole_seconds(again_ms), again_ms)
         case _:
-            return FLOOD
+            return Refused(Limit.FREE_FLOOD, again_ms=again_ms)
 
 
 def done_call(done: Done, scope: str, owed: bool, known: tuple[int, int]) -> bytes:
@@ -82,9 +99,46 @@ def done_call(done: Done, scope: str, owed: bool, known: tuple[int, int]) -> byt
     )
 
 
+def draw_call(ask: Admit, budget: Budget, mark_ms: int, *, enforced: bool) -> bytes:
+    """Draw what the input is believed to be from a budget; ``mark_ms`` is the longest a request takes."""
+    numbers = (ask.tokens, budget.most, budget.window_ms, mark_ms, enforced)
+    return BUDGET_DRAW.call(_budget_keys(budget, ask.request_id), [b"%d" % number for number in numbers])
+
+
+def settle_call(request_id: str, budget: Budget, tokens: int) -> bytes:
+    """Put what was used in place of what was drawn."""
+    return BUDGET_SETTLE.call(_budget_keys(budget, request_id), [b"%d" % tokens, b"%d" % budget.window_ms])
+
+
+def place_call(ask: Admit, places: Places) -> bytes:
+    """Take one of the places, or keep the one the request has."""
+    return PLACE_TAKE.call(
+        [_places_key(places)], [ask.request_id.encode(), b"%d" % places.most, b"%d" % places.lease_ms]
+    )
+
+
+def place_answer(reply: Reply, places: Places) -> Answer:
+    """The answer behind a reply to ``place_call``."""
+    return LEASED if reply == 1 else Refused(places.limit, places.retry_after_s)
+
+
+def leave_call(done: Done, places: Places) -> bytes:
+    """Free the place of a request."""
+    return PLACE_LEAVE.call([_places_key(places)], [done.request_id.encode()])
+
+
 def _quota_keys(account_id: str, scope: str) -> list[bytes]:
     return [_free_key(account_id, name, scope) for name in ("leases", "answers", "day")]
 
 
 def _free_key(account_id: str, name: str, scope: str) -> bytes:
     return f"{{{account_id}}}:free:{name}:{scope}".encode()
+
+
+def _budget_keys(budget: Budget, request_id: str) -> list[bytes]:
+    counter = f"{{{budget.tag}}}:{budget.name}"
+    return [counter.encode(), f"{counter}:{request_id}".encode()]
+
+
+def _places_key(places: Places) -> bytes:
+    return f"{{{places.tag}}}:{places.limit}:places".encode()

@@ -3,7 +3,7 @@
 --       rpm (counter of the running minute), pace (time from which the next request may go)
 -- ARGV: id, daily (0 = no limit), rpm (0 = no limit), gap_ms, gap_max_ms, max_wait_ms, lease_ms,
 --       floor_day, floor (successes of that day the caller knows of: heals a counter that was lost)
--- Returns {code, limit, remaining, reset_s, wait_ms, retry_after_s, day, successes}.
+-- Returns {code, limit, remaining, reset_s, wait_ms, again_ms, day, successes}; again_ms: the answer stays until then.
 -- Codes: 0 admitted, 1 daily quota used up, 2 the rest of the quota is in flight, 3 minute used up, 4 flood.
 -- A refused request leaves nothing behind; an admitted one gets the same answer when asked again.
 local leases, answers, day_key, rpm_key, pace_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -39,7 +39,7 @@ end
 
 if daily > 0 then
   if successes >= daily then
-    return {1, 0, 0, 0, 0, math.ceil(((today + 1) * DAY - now) / 1000), today, successes}
+    return {1, 0, 0, 0, 0, (today + 1) * DAY - now, today, successes}
   end
   if successes + redis.call('ZCARD', leases) >= daily then return {2, 0, 0, 0, 0, 0, today, successes} end
 end
@@ -48,14 +48,14 @@ local used, left = 0, MINUTE
 if rpm > 0 then
   used = tonumber(redis.call('GET', rpm_key)) or 0
   if used > 0 then left = redis.call('PTTL', rpm_key) end
-  if used >= rpm then return {3, 0, 0, 0, 0, math.max(1, math.ceil(left / 1000)), today, successes} end
+  if used >= rpm then return {3, 0, 0, 0, 0, math.max(1, left), today, successes} end
 end
 
 local pace = tonumber(redis.call('GET', pace_key)) or 0
 -- Further ahead than any admission can have put it: the clock was set back.
 if pace > now + max_wait + gap_max then pace = 0 end
 local wait = math.max(0, pace - now)
-if wait > max_wait then return {4, 0, 0, 0, 0, 0, today, successes} end
+if wait > max_wait then return {4, 0, 0, 0, 0, wait - max_wait, today, successes} end
 
 redis.call('SET', pace_key, now + wait + gap, 'PX', wait + gap)
 local remaining, reset = 0, 0

@@ -11,13 +11,13 @@ from typing import Any
 from pydantic import SecretStr
 
 from deploy.local.valkey import ValkeyServer
-from libs.core.clock import SystemClock
+from libs.core.clock import Clock, SystemClock
 from libs.core.money import Micros
 from libs.core.settings import TelemetrySettings
 from libs.ops.telemetry import Telemetry
-from services.limiter.domain import Admit, Allowed, Answer, Done, Refused, Subject
+from services.limiter.domain import Admit, Allowed, Answer, Code, Done, Refused, Standing, Subject
 from services.limiter.service import Limiter
-from services.limiter.settings import FreeSettings, TierSettings, ValkeySettings
+from services.limiter.settings import FreeSettings, LimiterSettings, TierSettings, ValkeySettings
 from services.limiter.store import Store
 
 ACCOUNT = "acct_a"
@@ -31,17 +31,13 @@ class Facts:
     """AccountFacts a test writes itself."""
 
     rpm: dict[str, int] = field(default_factory=dict)
-    paid: dict[str, Micros] = field(default_factory=dict)
-    plans: set[str] = field(default_factory=set)
+    standings: dict[str, Standing] = field(default_factory=dict)
 
     def requests_per_minute(self, account_id: str) -> int:
         return self.rpm.get(account_id, 0)
 
-    def paid_in(self, account_id: str) -> Micros:
-        return self.paid.get(account_id, Micros(0))
-
-    def has_plan(self, account_id: str) -> bool:
-        return account_id in self.plans
+    def standing(self, account_id: str, now_ms: int) -> Standing:
+        return self.standings.get(account_id, Standing(Micros(0)))
 
 
 class Bench:
@@ -63,15 +59,18 @@ class Bench:
         usage_rpm: int = 60,
         processes: int = 1,
         timeout_ms: int = PATIENT_MS,
+        clock: Clock | None = None,
+        **others: Any,
     ) -> Limiter:
+        """``others`` are fields of LimiterSettings."""
+        settings = LimiterSettings(free=free or fast(), account_rpm=rpm, usage_reads_rpm=usage_rpm, **others)
         return Limiter(
-            (free or fast()).rules(),
-            account_rpm=rpm,
-            usage_rpm=usage_rpm,
+            settings.rules(),
+            settings.free.rules(),
             processes=processes,
             accounts=self.facts,
             store=self.store(timeout_ms),
-            clock=SystemClock(),
+            clock=clock or SystemClock(),
             telemetry=self.telemetry,
         )
 
@@ -91,6 +90,11 @@ class Bench:
 
     def usage(self, account: str = ACCOUNT) -> Admit:
         return Admit("", account, Subject.USAGE_READ)
+
+    def key(self, account: str = ACCOUNT, **key: Any) -> Admit:
+        """A request with a key that has limits of its own; ``key`` are fields of Admit."""
+        fields = {"key_id": "key_a", **key}
+        return Admit(f"req{next(self._ids)}", account, Subject.KEY_REQUEST, **fields)
 
     def free(
         self, account: str = ACCOUNT, model: str = MODEL, rpm: int | None = None, daily: int | None = None
@@ -112,8 +116,18 @@ def fast(rpm: int = 0, daily: int = 0, **others: int) -> FreeSettings:
     return FreeSettings.model_validate({"new": TierSettings(rpm=rpm, daily=daily), **pacing})
 
 
-def done(ask: Admit, success: bool = True) -> Done:
-    return Done(ask.request_id, ask.account_id, ask.model, success, ask.model_daily)
+def done(ask: Admit, success: bool = True, tokens: int = 0) -> Done:
+    return Done(
+        ask.request_id,
+        ask.account_id,
+        ask.model,
+        success,
+        ask.model_daily,
+        ask.subject,
+        ask.key_id if ask.key_tpm else "",
+        ask.model_token_budget is not None,
+        tokens,
+    )
 
 
 async def admit(limiter: Limiter, ask: Admit) -> Answer:
@@ -136,3 +150,9 @@ async def refused(limiter: Limiter, ask: Admit) -> Refused:
 
 def count_allowed(answers: Sequence[Answer | None]) -> int:
     return sum(isinstance(answer, Allowed) for answer in answers)
+
+
+def told(answer: Answer | None) -> tuple[Code, int]:
+    """What a refused client is told: the code, and the seconds of Retry-After (0: no header)."""
+    assert isinstance(answer, Refused), answer
+    return answer.code, answer.retry_after_s

@@ -11,7 +11,7 @@ from libs.core.settings import TelemetrySettings
 from libs.ops.telemetry import Telemetry
 from services.limiter.domain import Admit, Allowed, Subject
 from services.limiter.service import Limiter
-from services.limiter.settings import ValkeySettings
+from services.limiter.settings import LimiterSettings, ValkeySettings
 from services.limiter.store import Store
 from tests.service.limiter.bench import ACCOUNT, Facts, fast
 
@@ -20,9 +20,8 @@ async def burst(url: str, count: int) -> int:
     telemetry = Telemetry("limiter", TelemetrySettings())
     store = Store(ValkeySettings(url=SecretStr(url), timeout_ms=1_000), telemetry)
     limiter = Limiter(
+        LimiterSettings(account_rpm=60).rules(),
         fast().rules(),
-        account_rpm=60,
-        usage_rpm=60,
         processes=2,
         accounts=Facts(),
         store=store,

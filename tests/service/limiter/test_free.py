@@ -7,10 +7,10 @@ import time
 import pytest
 
 from libs.core.money import Micros, rupiah
-from services.limiter.domain import Admit, Allowed, Answer, Code, Refused
+from services.limiter.domain import IN_FLIGHT, Admit, Allowed, Answer, Code, Refused, Standing
 from services.limiter.service import Limiter
 from services.limiter.settings import FreeSettings, TierSettings
-from tests.service.limiter.bench import ACCOUNT, Bench, admit, allowed, count_allowed, done, fast, refused
+from tests.service.limiter.bench import ACCOUNT, Bench, admit, allowed, count_allowed, done, fast, refused, told
 
 DAY_S = 86_400
 
@@ -63,7 +63,7 @@ async def test_places_in_flight_block_but_never_say_that_the_day_is_over(bench: 
     limiter = bench.limiter(fast(daily=3))
     asks = [bench.free() for _ in range(3)]
     assert count_allowed(await limiter.answer(asks)) == 3
-    assert await refused(limiter, bench.free()) == Refused(Code.FREE_RPM, retry_after_s=5)
+    assert await refused(limiter, bench.free()) == IN_FLIGHT
     await finish(limiter, asks[:1], success=False)
     await allowed(limiter, bench.free())
 
@@ -141,7 +141,7 @@ async def test_over_the_minute_says_how_long_until_it_resets(bench: Bench) -> No
     assert count_allowed(await limiter.answer([bench.free() for _ in range(3)])) == 3
     assert (await refused(limiter, bench.free())).retry_after_s == 60
     await bench.client.pexpire(f"{{{ACCOUNT}}}:free:rpm:", 1_200)
-    assert await refused(limiter, bench.free()) == Refused(Code.FREE_RPM, 2)
+    assert told(await admit(limiter, bench.free())) == (Code.FREE_RPM, 2)
     await asyncio.sleep(1.25)
     assert (await allowed(limiter, bench.free())).remaining == 2
 
@@ -197,11 +197,11 @@ async def test_a_qualifying_top_up_counts_from_the_next_request(bench: Bench) ->
             used += 1
 
     assert await use_up() == 1
-    bench.facts.paid[ACCOUNT] = Micros(rupiah(50_000) - 1)
+    bench.facts.standings[ACCOUNT] = Standing(Micros(rupiah(50_000) - 1))
     assert await use_up() == 0
-    bench.facts.paid[ACCOUNT] = rupiah(50_000)
+    bench.facts.standings[ACCOUNT] = Standing(rupiah(50_000))
     assert await use_up() == 2
-    bench.facts.plans.add(ACCOUNT)
+    bench.facts.standings[ACCOUNT] = Standing(rupiah(50_000), has_plan=True)
     assert await use_up() == 2
 
 
@@ -228,7 +228,7 @@ async def test_a_flood_is_refused_and_consumes_nothing(bench: Bench) -> None:
     answers = await limiter.answer([bench.free() for _ in range(60)])
     # 60 a minute is a gap of 250 ms: the first goes at once, 40 more wait up to 10 s.
     assert count_allowed(answers) == 41
-    assert answers[-1] == Refused(Code.RATE_LIMIT, retry_after_s=0)
+    assert told(answers[-1]) == (Code.RATE_LIMIT, 0)
     assert await bench.client.get(f"{{{ACCOUNT}}}:free:rpm:") == b"41"
     assert await bench.client.zcard(f"{{{ACCOUNT}}}:free:leases:") == 41
 
@@ -251,8 +251,8 @@ async def test_daily_comes_before_minute_and_minute_before_pacing(bench: Bench) 
     tight = {"gap_min_ms": 20_000, "gap_max_ms": 20_000}
     assert isinstance(first := await spent(fast(rpm=1, daily=1, **tight)), Refused)
     assert first.code is Code.FREE_DAILY
-    assert await spent(fast(rpm=1, daily=2, **tight)) == Refused(Code.FREE_RPM, 60)
-    assert await spent(fast(rpm=2, daily=2, **tight)) == Refused(Code.RATE_LIMIT)
+    assert told(await spent(fast(rpm=1, daily=2, **tight))) == (Code.FREE_RPM, 60)
+    assert told(await spent(fast(rpm=2, daily=2, **tight))) == (Code.RATE_LIMIT, 0)
 
 
 async def test_a_repeated_daily_refusal_stays_the_same(bench: Bench) -> None:

@@ -8,8 +8,8 @@ from asyncio.subprocess import PIPE
 import pytest
 
 from services.limiter import windows
-from services.limiter.domain import Admit, Code, Refused, Subject
-from services.limiter.store import RING, SUBWINDOWS
+from services.limiter.domain import Admit, Code, Limit, Refused, Subject
+from services.limiter.store import WINDOWS
 from tests.service.limiter.bench import ACCOUNT, Bench, allowed, count_allowed, fast, refused
 
 
@@ -18,7 +18,10 @@ async def test_request_over_the_account_limit_is_refused_without_retry_after(ben
     limiter = bench.limiter(rpm=60)
     answers = await limiter.answer([bench.paid() for _ in range(61)])
     assert count_allowed(answers) == 60
-    assert answers[-1] == Refused(Code.RATE_LIMIT, retry_after_s=0)
+    refusal = answers[-1]
+    assert isinstance(refusal, Refused)
+    assert (refusal.code, refusal.retry_after_s, refusal.limit) == (Code.RATE_LIMIT, 0, Limit.ACCOUNT_REQUESTS)
+    assert 59_000 < refusal.again_ms <= 60_000, "until the oldest of the minute leaves it"
 
 
 async def test_paid_answers_show_no_limit(bench: Bench) -> None:
@@ -45,13 +48,13 @@ async def test_two_processes_hold_one_limit_exactly(bench: Bench) -> None:
 async def test_worst_minute_never_holds_more_than_the_limit(bench: Bench, limit: int) -> None:
     """A minute scaled down to 300 ms, so that bursts cross many window borders; times are the server's own."""
     window_ms = 300
-    call = RING.call([b"{a}:ring"], [b"%d" % limit, b"%d" % window_ms, b"1000"])
+    call = WINDOWS.call([b"{a}:ring"], [b"%d" % window_ms, b"1000", b"%d" % limit, b"log", b"1"])
     store = bench.store()
     admitted: list[int] = []
     until = time.monotonic() + 2
     while time.monotonic() < until:
         replies = await store.run([call] * (limit // 5))
-        count = sum(reply == 1 for reply in replies)
+        count = replies.count(0)
         if count:
             admitted += [int(stamp) for stamp in await bench.client.lrange("{a}:ring", 0, count - 1)][::-1]
     spans = [later - earlier for earlier, later in zip(admitted, admitted[limit:], strict=False)]
@@ -65,10 +68,10 @@ async def test_a_limit_above_a_thousand_holds_and_lets_go_after_its_window(bench
     assert count_allowed(answers) == 1_500
 
     store = bench.store()
-    call = SUBWINDOWS.call([b"{a}:sub"], [b"10", b"1", b"1000"])
-    assert (await store.run([call] * 20)).count(1) == 10
+    call = WINDOWS.call([b"{a}:sub"], [b"1000", b"1000", b"10", b"sum", b"1"])
+    assert (await store.run([call] * 20)).count(0) == 10
     await asyncio.sleep(2.05)
-    assert (await store.run([call] * 20)).count(1) == 10
+    assert (await store.run([call] * 20)).count(0) == 10
 
 
 @pytest.mark.parametrize("rpm", [5, 1_100])
@@ -106,7 +109,8 @@ async def test_the_61st_usage_read_of_a_minute_is_refused_without_retry_after(be
     limiter = bench.limiter()
     for _ in range(60):
         await allowed(limiter, bench.usage())
-    assert await refused(limiter, bench.usage()) == Refused(Code.RATE_LIMIT, retry_after_s=0)
+    refusal = await refused(limiter, bench.usage())
+    assert (refusal.code, refusal.retry_after_s) == (Code.RATE_LIMIT, 0)
     await allowed(limiter, bench.usage("acct_b"))
 
 

@@ -3,10 +3,23 @@
 import pytest
 
 from libs.core.money import Micros
-from services.limiter.domain import Admit, Allowed, Answer, Code, Refused, Subject, free_limits
+from services.limiter.domain import (
+    IN_FLIGHT,
+    Admit,
+    Allowed,
+    Answer,
+    Code,
+    Limit,
+    Refused,
+    Standing,
+    Subject,
+    free_limits,
+)
+from services.limiter.limits import Places, Window
 from services.limiter.local import LocalShares
 from services.limiter.memory import DayCounts
 from services.limiter.settings import FreeSettings, TierSettings
+from tests.service.limiter.bench import told
 
 NOW = 20_000 * 86_400_000 + 3_600_000
 TODAY = 20_000
@@ -27,29 +40,70 @@ class Bench:
     def free(self, now_ms: int = NOW, request_id: str | None = None) -> Answer:
         self.sent += 1
         ask = Admit(request_id or f"r{self.sent}", "acct_a", Subject.FREE_CHAT, "m:free")
-        return self.local.free(ask, free_limits(self.rules, ask, paid_in=Micros(0), has_plan=False), now_ms)
+        return self.local.free(ask, free_limits(self.rules, ask, Standing(Micros(0))), now_ms)
+
+
+def window(limit: Limit, most: int) -> list[Window]:
+    return [Window(limit, "w", most)]
+
+
+def granted(local: LocalShares, windows: list[Window], times: int, account: str = "acct_a", now_ms: int = NOW) -> int:
+    """How many of so many requests this process lets through."""
+    answers = [local.windows(account, windows, (), now_ms) for _ in range(times)]
+    assert all(answer.degraded for answer in answers if isinstance(answer, Allowed))
+    return sum(isinstance(answer, Allowed) for answer in answers)
 
 
 def test_paid_share_is_half_more_than_the_limit_split_over_processes() -> None:
     local = shares(processes=2).local
-    answers = [local.paid("acct_a", 100, NOW + n) for n in range(100)]
-    assert sum(isinstance(answer, Allowed) for answer in answers) == 75
-    assert all(answer.degraded for answer in answers if isinstance(answer, Allowed))
-    assert answers[-1] == Refused(Code.RATE_LIMIT)
-    assert isinstance(local.paid("acct_a", 100, NOW + 60_000), Allowed)
-    assert isinstance(local.paid("acct_b", 100, NOW + 100), Allowed)
+    paid = window(Limit.ACCOUNT_REQUESTS, 100)
+    assert granted(local, paid, 100) == 75
+    assert told(local.windows("acct_a", paid, (), NOW)) == (Code.RATE_LIMIT, 0)
+    assert granted(local, paid, 1, now_ms=NOW + 60_000) == 1
+    assert granted(local, paid, 1, account="acct_b") == 1
 
 
-def test_usage_reads_have_the_plain_share() -> None:
-    local = shares(processes=2).local
-    assert sum(isinstance(local.usage_read("acct_a", 60, NOW), Allowed) for _ in range(60)) == 30
+@pytest.mark.parametrize(
+    ("limit", "share"),
+    [(Limit.USAGE_READS, 30), (Limit.SHARED_KEY, 30), (Limit.KEY_REQUESTS, 30), (Limit.ADDRESS, 60)],
+)
+def test_other_windows_have_the_plain_share_and_an_address_its_whole_limit(limit: Limit, share: int) -> None:
+    assert granted(shares(processes=2).local, window(limit, 60), 90) == share
+
+
+def test_one_full_window_of_several_keeps_the_others_as_they_are() -> None:
+    local = shares().local
+    address, key = Window(Limit.ADDRESS, "address", 3), Window(Limit.SHARED_KEY, "key", 5)
+    assert granted(local, [address, key], 9) == 3
+    assert granted(local, [key], 9) == 2
+
+
+def test_a_window_in_shadow_refuses_nothing() -> None:
+    local = shares().local
+    answers = [local.windows("acct_a", window(Limit.ADDRESS, 1), {Limit.ADDRESS}, NOW) for _ in range(3)]
+    assert all(isinstance(answer, Allowed) for answer in answers)
 
 
 def test_a_clock_set_back_does_not_keep_a_window_full() -> None:
     local = shares().local
-    for _ in range(60):
-        local.usage_read("acct_a", 60, NOW)
-    assert isinstance(local.usage_read("acct_a", 60, NOW - 300_000), Allowed)
+    reads = window(Limit.USAGE_READS, 60)
+    assert granted(local, reads, 61) == 60
+    assert granted(local, reads, 1, now_ms=NOW - 300_000) == 1
+
+
+def test_places_of_all_accounts_are_shared_out_and_free_again_after_their_lease() -> None:
+    local = shares(processes=2).local
+    places = Places(Limit.PASSTHROUGH, "passthrough", 4, 60_000, 0)
+    assert [isinstance(local.place(name, places, NOW), Allowed) for name in "abca"] == [True, True, False, True]
+    assert told(local.place("c", places, NOW)) == (Code.PASSTHROUGH_BUSY, 0)
+    local.leave("a")
+    assert isinstance(local.place("c", places, NOW), Allowed)
+    assert isinstance(local.place("d", places, NOW + 60_000), Allowed)
+
+
+def test_music_is_left_to_the_ledger() -> None:
+    places = Places(Limit.MUSIC, "acct_a", 2, 60_000, 60)
+    assert all(isinstance(shares().local.place(f"m{n}", places, NOW), Allowed) for n in range(5))
 
 
 def test_a_fifth_of_the_days_rest_is_granted() -> None:
@@ -58,13 +112,13 @@ def test_a_fifth_of_the_days_rest_is_granted() -> None:
     bench = shares(counts=counts)
     answers = [bench.free() for _ in range(20)]
     assert sum(isinstance(answer, Allowed) for answer in answers) == (50 - 20) // 5
-    assert answers[-1] == Refused(Code.FREE_RPM, 5)
+    assert answers[-1] == IN_FLIGHT
 
 
 def test_a_used_up_quota_stays_used_up() -> None:
     counts = DayCounts()
     counts.heard("acct_a", "", TODAY, 50)
-    assert shares(counts=counts).free() == Refused(Code.FREE_DAILY, 23 * 3600)
+    assert told(shares(counts=counts).free()) == (Code.FREE_DAILY, 23 * 3600)
 
 
 def test_yesterdays_count_does_not_matter() -> None:
@@ -100,14 +154,14 @@ def test_free_minute_and_pacing_hold_locally() -> None:
     answers = [bench.free() for _ in range(8)]
     waits = [answer.wait_ms for answer in answers if isinstance(answer, Allowed)]
     assert waits == [0, 1000, 2000, 3000, 4000]
-    assert answers[-1] == Refused(Code.FREE_RPM, 60)
+    assert told(answers[-1]) == (Code.FREE_RPM, 60)
 
 
 def test_a_flood_is_refused_without_retry_after() -> None:
     bench = shares(rpm=30, daily=0)
     answers = [bench.free() for _ in range(25)]
     assert sum(isinstance(answer, Allowed) for answer in answers) == 21
-    assert answers[-1] == Refused(Code.RATE_LIMIT)
+    assert told(answers[-1]) == (Code.RATE_LIMIT, 0)
 
 
 @pytest.mark.parametrize("daily", [1, 3, 50])

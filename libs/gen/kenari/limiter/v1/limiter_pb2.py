@@ -24,15 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fkenari/limiter/v1/limiter.proto\x12\x11kenari.limiter.v1\"9\n\nCheckBatch\x12+\n\x05items\x18\x01 \x03(\x0b\x32\x1c.kenari.limiter.v1.CheckItem\"\xae\x01\n\tCheckItem\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x12\n\ntimeout_ms\x18\x02 \x01(\r\x12\x13\n\x0btraceparent\x18\x03 \x01(\t\x12\x30\n\x05\x61\x64mit\x18\x04 \x01(\x0b\x32\x1f.kenari.limiter.v1.AdmitRequestH\x00\x12.\n\x04\x64one\x18\x05 \x01(\x0b\x32\x1e.kenari.limiter.v1.DoneRequestH\x00\x42\n\n\x08question\"<\n\x0c\x43heckReplies\x12,\n\x05items\x18\x01 \x03(\x0b\x32\x1d.kenari.limiter.v1.CheckReply\"\x97\x01\n\nCheckReply\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0f\n\x07\x66\x61ilure\x18\x02 \x01(\t\x12\x31\n\x05\x61\x64mit\x18\x03 \x01(\x0b\x32 .kenari.limiter.v1.AdmitResponseH\x00\x12/\n\x04\x64one\x18\x04 \x01(\x0b\x32\x1f.kenari.limiter.v1.DoneResponseH\x00\x42\x08\n\x06\x61nswer\"\xd6\x01\n\x0c\x41\x64mitRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12+\n\x07subject\x18\x03 \x01(\x0e\x32\x1a.kenari.limiter.v1.Subject\x12\r\n\x05model\x18\x04 \x01(\t\x12\x1b\n\x0emodel_free_rpm\x18\x05 \x01(\rH\x00\x88\x01\x01\x12\x1d\n\x10model_free_daily\x18\x06 \x01(\rH\x01\x88\x01\x01\x42\x11\n\x0f_model_free_rpmB\x13\n\x11_model_free_daily\"x\n\rAdmitResponse\x12-\n\x07\x61llowed\x18\x01 \x01(\x0b\x32\x1a.kenari.limiter.v1.AllowedH\x00\x12-\n\x07refused\x18\x02 \x01(\x0b\x32\x1a.kenari.limiter.v1.RefusedH\x00\x42\t\n\x07outcome\"t\n\x07\x41llowed\x12\r\n\x05limit\x18\x01 \x01(\r\x12\x11\n\tremaining\x18\x02 \x01(\r\x12\x14\n\x0creset_unix_s\x18\x03 \x01(\x03\x12\x0f\n\x07wait_ms\x18\x04 \x01(\r\x12\x0e\n\x06leased\x18\x05 \x01(\x08\x12\x10\n\x08\x64\x65graded\x18\x06 \x01(\x08\".\n\x07Refused\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x15\n\rretry_after_s\x18\x02 \x01(\r\"\x89\x01\n\x0b\x44oneRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\r\n\x05model\x18\x03 \x01(\t\x12\x0f\n\x07success\x18\x04 \x01(\x08\x12\x1d\n\x10model_free_daily\x18\x05 \x01(\rH\x00\x88\x01\x01\x42\x13\n\x11_model_free_daily\"\x0e\n\x0c\x44oneResponse*h\n\x07Subject\x12\x17\n\x13SUBJECT_UNSPECIFIED\x10\x00\x12\x15\n\x11SUBJECT_PAID_CHAT\x10\x01\x12\x15\n\x11SUBJECT_FREE_CHAT\x10\x02\x12\x16\n\x12SUBJECT_USAGE_READ\x10\x03\x32\xf1\x01\n\x07Limiter\x12Q\n\x0b\x43heckStream\x12\x1d.kenari.limiter.v1.CheckBatch\x1a\x1f.kenari.limiter.v1.CheckReplies(\x01\x30\x01\x12J\n\x05\x41\x64mit\x12\x1f.kenari.limiter.v1.AdmitRequest\x1a .kenari.limiter.v1.AdmitResponse\x12G\n\x04\x44one\x12\x1e.kenari.limiter.v1.DoneRequest\x1a\x1f.kenari.limiter.v1.DoneResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fkenari/limiter/v1/limiter.proto\x12\x11kenari.limiter.v1\"9\n\nCheckBatch\x12+\n\x05items\x18\x01 \x03(\x0b\x32\x1c.kenari.limiter.v1.CheckItem\"\xae\x01\n\tCheckItem\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x12\n\ntimeout_ms\x18\x02 \x01(\r\x12\x13\n\x0btraceparent\x18\x03 \x01(\t\x12\x30\n\x05\x61\x64mit\x18\x04 \x01(\x0b\x32\x1f.kenari.limiter.v1.AdmitRequestH\x00\x12.\n\x04\x64one\x18\x05 \x01(\x0b\x32\x1e.kenari.limiter.v1.DoneRequestH\x00\x42\n\n\x08question\"<\n\x0c\x43heckReplies\x12,\n\x05items\x18\x01 \x03(\x0b\x32\x1d.kenari.limiter.v1.CheckReply\"\x97\x01\n\nCheckReply\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0f\n\x07\x66\x61ilure\x18\x02 \x01(\t\x12\x31\n\x05\x61\x64mit\x18\x03 \x01(\x0b\x32 .kenari.limiter.v1.AdmitResponseH\x00\x12/\n\x04\x64one\x18\x04 \x01(\x0b\x32\x1f.kenari.limiter.v1.DoneResponseH\x00\x42\x08\n\x06\x61nswer\"\xf5\x02\n\x0c\x41\x64mitRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12+\n\x07subject\x18\x03 \x01(\x0e\x32\x1a.kenari.limiter.v1.Subject\x12\r\n\x05model\x18\x04 \x01(\t\x12\x1b\n\x0emodel_free_rpm\x18\x05 \x01(\rH\x00\x88\x01\x01\x12\x1d\n\x10model_free_daily\x18\x06 \x01(\rH\x01\x88\x01\x01\x12\x0e\n\x06key_id\x18\x07 \x01(\t\x12\x12\n\nkey_shared\x18\x08 \x01(\x08\x12\x0f\n\x07key_rpm\x18\t \x01(\r\x12\x0f\n\x07key_tpm\x18\n \x01(\r\x12\x0f\n\x07\x61\x64\x64ress\x18\x0b \x01(\t\x12\x0e\n\x06tokens\x18\x0c \x01(\x04\x12\x1f\n\x12model_token_budget\x18\r \x01(\x04H\x02\x88\x01\x01\x42\x11\n\x0f_model_free_rpmB\x13\n\x11_model_free_dailyB\x15\n\x13_model_token_budget\"x\n\rAdmitResponse\x12-\n\x07\x61llowed\x18\x01 \x01(\x0b\x32\x1a.kenari.limiter.v1.AllowedH\x00\x12-\n\x07refused\x18\x02 \x01(\x0b\x32\x1a.kenari.limiter.v1.RefusedH\x00\x42\t\n\x07outcome\"t\n\x07\x41llowed\x12\r\n\x05limit\x18\x01 \x01(\r\x12\x11\n\tremaining\x18\x02 \x01(\r\x12\x14\n\x0creset_unix_s\x18\x03 \x01(\x03\x12\x0f\n\x07wait_ms\x18\x04 \x01(\r\x12\x0e\n\x06leased\x18\x05 \x01(\x08\x12\x10\n\x08\x64\x65graded\x18\x06 \x01(\x08\"i\n\x07Refused\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x15\n\rretry_after_s\x18\x02 \x01(\r\x12\'\n\x05limit\x18\x03 \x01(\x0e\x32\x18.kenari.limiter.v1.Limit\x12\x10\n\x08\x61gain_ms\x18\x04 \x01(\r\"\xec\x01\n\x0b\x44oneRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\r\n\x05model\x18\x03 \x01(\t\x12\x0f\n\x07success\x18\x04 \x01(\x08\x12\x1d\n\x10model_free_daily\x18\x05 \x01(\rH\x00\x88\x01\x01\x12+\n\x07subject\x18\x06 \x01(\x0e\x32\x1a.kenari.limiter.v1.Subject\x12\x0e\n\x06key_id\x18\x07 \x01(\t\x12\x14\n\x0cmodel_tokens\x18\x08 \x01(\x08\x12\x0e\n\x06tokens\x18\t \x01(\x04\x42\x13\n\x11_model_free_daily\"\x0e\n\x0c\x44oneResponse*\xad\x01\n\x07Subject\x12\x17\n\x13SUBJECT_UNSPECIFIED\x10\x00\x12\x15\n\x11SUBJECT_PAID_CHAT\x10\x01\x12\x15\n\x11SUBJECT_FREE_CHAT\x10\x02\x12\x16\n\x12SUBJECT_USAGE_READ\x10\x03\x12\x17\n\x13SUBJECT_KEY_REQUEST\x10\x04\x12\x11\n\rSUBJECT_MUSIC\x10\x05\x12\x17\n\x13SUBJECT_PASSTHROUGH\x10\x06*\xc3\x02\n\x05Limit\x12\x15\n\x11LIMIT_UNSPECIFIED\x10\x00\x12\x1a\n\x16LIMIT_ACCOUNT_REQUESTS\x10\x01\x12\x16\n\x12LIMIT_KEY_REQUESTS\x10\x02\x12\x14\n\x10LIMIT_KEY_TOKENS\x10\x03\x12\x14\n\x10LIMIT_SHARED_KEY\x10\x04\x12\x11\n\rLIMIT_ADDRESS\x10\x05\x12\x15\n\x11LIMIT_USAGE_READS\x10\x06\x12\x15\n\x11LIMIT_FREE_MINUTE\x10\x07\x12\x12\n\x0eLIMIT_FREE_DAY\x10\x08\x12\x18\n\x14LIMIT_FREE_IN_FLIGHT\x10\t\x12\x14\n\x10LIMIT_FREE_FLOOD\x10\n\x12\x16\n\x12LIMIT_MODEL_TOKENS\x10\x0b\x12\x0f\n\x0bLIMIT_MUSIC\x10\x0c\x12\x15\n\x11LIMIT_PASSTHROUGH\x10\r2\xf1\x01\n\x07Limiter\x12Q\n\x0b\x43heckStream\x12\x1d.kenari.limiter.v1.CheckBatch\x1a\x1f.kenari.limiter.v1.CheckReplies(\x01\x30\x01\x12J\n\x05\x41\x64mit\x12\x1f.kenari.limiter.v1.AdmitRequest\x1a .kenari.limiter.v1.AdmitResponse\x12G\n\x04\x44one\x12\x1e.kenari.limiter.v1.DoneRequest\x1a\x1f.kenari.limiter.v1.DoneResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kenari.limiter.v1.limiter_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SUBJECT']._serialized_start=1167
-  _globals['_SUBJECT']._serialized_end=1271
+  _globals['_SUBJECT']._serialized_start=1485
+  _globals['_SUBJECT']._serialized_end=1658
+  _globals['_LIMIT']._serialized_start=1661
+  _globals['_LIMIT']._serialized_end=1984
   _globals['_CHECKBATCH']._serialized_start=54
   _globals['_CHECKBATCH']._serialized_end=111
   _globals['_CHECKITEM']._serialized_start=114
@@ -42,17 +44,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHECKREPLY']._serialized_start=353
   _globals['_CHECKREPLY']._serialized_end=504
   _globals['_ADMITREQUEST']._serialized_start=507
-  _globals['_ADMITREQUEST']._serialized_end=721
-  _globals['_ADMITRESPONSE']._serialized_start=723
-  _globals['_ADMITRESPONSE']._serialized_end=843
-  _globals['_ALLOWED']._serialized_start=845
-  _globals['_ALLOWED']._serialized_end=961
-  _globals['_REFUSED']._serialized_start=963
-  _globals['_REFUSED']._serialized_end=1009
-  _globals['_DONEREQUEST']._serialized_start=1012
-  _globals['_DONEREQUEST']._serialized_end=1149
-  _globals['_DONERESPONSE']._serialized_start=1151
-  _globals['_DONERESPONSE']._serialized_end=1165
-  _globals['_LIMITER']._serialized_start=1274
-  _globals['_LIMITER']._serialized_end=1515
+  _globals['_ADMITREQUEST']._serialized_end=880
+  _globals['_ADMITRESPONSE']._serialized_start=882
+  _globals['_ADMITRESPONSE']._serialized_end=1002
+  _globals['_ALLOWED']._serialized_start=1004
+  _globals['_ALLOWED']._serialized_end=1120
+  _globals['_REFUSED']._serialized_start=1122
+  _globals['_REFUSED']._serialized_end=1227
+  _globals['_DONEREQUEST']._serialized_start=1230
+  _globals['_DONEREQUEST']._serialized_end=1466
+  _globals['_DONERESPONSE']._serialized_start=1468
+  _globals['_DONERESPONSE']._serialized_end=1482
+  _globals['_LIMITER']._serialized_start=1987
+  _globals['_LIMITER']._serialized_end=2228
 # @@protoc_insertion_point(module_scope)

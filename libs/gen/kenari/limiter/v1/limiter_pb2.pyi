@@ -32,6 +32,12 @@ class _SubjectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Subject.Value
     """A request on a free model: free rpm, free daily quota, pacing."""
     SUBJECT_USAGE_READ: _Subject.ValueType  # 3
     """A read of the usage endpoints."""
+    SUBJECT_KEY_REQUEST: _Subject.ValueType  # 4
+    """Any request with a key that is shared or has a requests-per-minute limit of its own, asked before anything else."""
+    SUBJECT_MUSIC: _Subject.ValueType  # 5
+    """A music generation: one of the few places an account has. Asking again under the same id keeps the place."""
+    SUBJECT_PASSTHROUGH: _Subject.ValueType  # 6
+    """A request handed through to a provider: one of the places of all accounts. Kept like one of music."""
 
 class Subject(_Subject, metaclass=_SubjectEnumTypeWrapper): ...
 
@@ -42,7 +48,55 @@ SUBJECT_FREE_CHAT: Subject.ValueType  # 2
 """A request on a free model: free rpm, free daily quota, pacing."""
 SUBJECT_USAGE_READ: Subject.ValueType  # 3
 """A read of the usage endpoints."""
+SUBJECT_KEY_REQUEST: Subject.ValueType  # 4
+"""Any request with a key that is shared or has a requests-per-minute limit of its own, asked before anything else."""
+SUBJECT_MUSIC: Subject.ValueType  # 5
+"""A music generation: one of the few places an account has. Asking again under the same id keeps the place."""
+SUBJECT_PASSTHROUGH: Subject.ValueType  # 6
+"""A request handed through to a provider: one of the places of all accounts. Kept like one of music."""
 Global___Subject: _TypeAlias = Subject  # noqa: Y015
+
+class _Limit:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _LimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Limit.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    LIMIT_UNSPECIFIED: _Limit.ValueType  # 0
+    LIMIT_ACCOUNT_REQUESTS: _Limit.ValueType  # 1
+    LIMIT_KEY_REQUESTS: _Limit.ValueType  # 2
+    LIMIT_KEY_TOKENS: _Limit.ValueType  # 3
+    LIMIT_SHARED_KEY: _Limit.ValueType  # 4
+    LIMIT_ADDRESS: _Limit.ValueType  # 5
+    LIMIT_USAGE_READS: _Limit.ValueType  # 6
+    LIMIT_FREE_MINUTE: _Limit.ValueType  # 7
+    LIMIT_FREE_DAY: _Limit.ValueType  # 8
+    LIMIT_FREE_IN_FLIGHT: _Limit.ValueType  # 9
+    """Only requests in flight stand between the asker and its daily quota."""
+    LIMIT_FREE_FLOOD: _Limit.ValueType  # 10
+    LIMIT_MODEL_TOKENS: _Limit.ValueType  # 11
+    LIMIT_MUSIC: _Limit.ValueType  # 12
+    LIMIT_PASSTHROUGH: _Limit.ValueType  # 13
+
+class Limit(_Limit, metaclass=_LimitEnumTypeWrapper):
+    """Which limit refused."""
+
+LIMIT_UNSPECIFIED: Limit.ValueType  # 0
+LIMIT_ACCOUNT_REQUESTS: Limit.ValueType  # 1
+LIMIT_KEY_REQUESTS: Limit.ValueType  # 2
+LIMIT_KEY_TOKENS: Limit.ValueType  # 3
+LIMIT_SHARED_KEY: Limit.ValueType  # 4
+LIMIT_ADDRESS: Limit.ValueType  # 5
+LIMIT_USAGE_READS: Limit.ValueType  # 6
+LIMIT_FREE_MINUTE: Limit.ValueType  # 7
+LIMIT_FREE_DAY: Limit.ValueType  # 8
+LIMIT_FREE_IN_FLIGHT: Limit.ValueType  # 9
+"""Only requests in flight stand between the asker and its daily quota."""
+LIMIT_FREE_FLOOD: Limit.ValueType  # 10
+LIMIT_MODEL_TOKENS: Limit.ValueType  # 11
+LIMIT_MUSIC: Limit.ValueType  # 12
+LIMIT_PASSTHROUGH: Limit.ValueType  # 13
+Global___Limit: _TypeAlias = Limit  # noqa: Y015
 
 @_typing.final
 class CheckBatch(_message.Message):
@@ -164,6 +218,13 @@ class AdmitRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     MODEL_FREE_RPM_FIELD_NUMBER: _builtins.int
     MODEL_FREE_DAILY_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    KEY_SHARED_FIELD_NUMBER: _builtins.int
+    KEY_RPM_FIELD_NUMBER: _builtins.int
+    KEY_TPM_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    MODEL_TOKEN_BUDGET_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Repeating a request id gives the same answer and counts once."""
     account_id: _builtins.str
@@ -172,6 +233,19 @@ class AdmitRequest(_message.Message):
     model_free_rpm: _builtins.int
     """Limits that a free model carries itself; absent means the account's."""
     model_free_daily: _builtins.int
+    key_id: _builtins.str
+    """The key that asks; needed where any of the next four is set."""
+    key_shared: _builtins.bool
+    """Its requests leave the account's own limit alone."""
+    key_rpm: _builtins.int
+    """Limits of the key itself; 0 means none."""
+    key_tpm: _builtins.int
+    address: _builtins.str
+    """Who uses a shared key: an IPv4 address or an IPv6 network of 64 bits; empty where nobody can tell."""
+    tokens: _builtins.int
+    """What the input is believed to be; counts until Done tells the tokens that were used."""
+    model_token_budget: _builtins.int
+    """Tokens that all accounts together may use of this free model within the operator's window; absent means any."""
     def __init__(
         self,
         *,
@@ -181,19 +255,30 @@ class AdmitRequest(_message.Message):
         model: _builtins.str = ...,
         model_free_rpm: _builtins.int | None = ...,
         model_free_daily: _builtins.int | None = ...,
+        key_id: _builtins.str = ...,
+        key_shared: _builtins.bool = ...,
+        key_rpm: _builtins.int = ...,
+        key_tpm: _builtins.int = ...,
+        address: _builtins.str = ...,
+        tokens: _builtins.int = ...,
+        model_token_budget: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_model_free_daily", b"_model_free_daily", "_model_free_rpm", b"_model_free_rpm", "model_free_daily", b"model_free_daily", "model_free_rpm", b"model_free_rpm"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_model_free_daily", b"_model_free_daily", "_model_free_rpm", b"_model_free_rpm", "_model_token_budget", b"_model_token_budget", "model_free_daily", b"model_free_daily", "model_free_rpm", b"model_free_rpm", "model_token_budget", b"model_token_budget"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model_free_daily", b"_model_free_daily", "_model_free_rpm", b"_model_free_rpm", "account_id", b"account_id", "model", b"model", "model_free_daily", b"model_free_daily", "model_free_rpm", b"model_free_rpm", "request_id", b"request_id", "subject", b"subject"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model_free_daily", b"_model_free_daily", "_model_free_rpm", b"_model_free_rpm", "_model_token_budget", b"_model_token_budget", "account_id", b"account_id", "address", b"address", "key_id", b"key_id", "key_rpm", b"key_rpm", "key_shared", b"key_shared", "key_tpm", b"key_tpm", "model", b"model", "model_free_daily", b"model_free_daily", "model_free_rpm", b"model_free_rpm", "model_token_budget", b"model_token_budget", "request_id", b"request_id", "subject", b"subject", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__model_free_daily: _TypeAlias = _typing.Literal["model_free_daily"]  # noqa: Y015
     _WhichOneofArgType__model_free_daily: _TypeAlias = _typing.Literal["_model_free_daily", b"_model_free_daily"]  # noqa: Y015
     _WhichOneofReturnType__model_free_rpm: _TypeAlias = _typing.Literal["model_free_rpm"]  # noqa: Y015
     _WhichOneofArgType__model_free_rpm: _TypeAlias = _typing.Literal["_model_free_rpm", b"_model_free_rpm"]  # noqa: Y015
+    _WhichOneofReturnType__model_token_budget: _TypeAlias = _typing.Literal["model_token_budget"]  # noqa: Y015
+    _WhichOneofArgType__model_token_budget: _TypeAlias = _typing.Literal["_model_token_budget", b"_model_token_budget"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__model_free_daily) -> _WhichOneofReturnType__model_free_daily | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__model_free_rpm) -> _WhichOneofReturnType__model_free_rpm | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model_token_budget) -> _WhichOneofReturnType__model_token_budget | None: ...
 
 Global___AdmitRequest: _TypeAlias = AdmitRequest  # noqa: Y015
 
@@ -267,19 +352,26 @@ class Refused(_message.Message):
 
     CODE_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_S_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    AGAIN_MS_FIELD_NUMBER: _builtins.int
     code: _builtins.str
-    """rate_limit_exceeded, free_quota_rpm or free_quota_daily."""
+    """rate_limit_exceeded, free_quota_rpm, free_quota_daily or passthrough_busy."""
     retry_after_s: _builtins.int
     """0 means that no Retry-After header is sent."""
+    limit: Global___Limit.ValueType
+    again_ms: _builtins.int
+    """For so long the same question gets the same answer, unless somebody changes the limit; 0 when that is not known."""
     def __init__(
         self,
         *,
         code: _builtins.str = ...,
         retry_after_s: _builtins.int = ...,
+        limit: Global___Limit.ValueType = ...,
+        again_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "retry_after_s", b"retry_after_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["again_ms", b"again_ms", "code", b"code", "limit", b"limit", "retry_after_s", b"retry_after_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -294,11 +386,23 @@ class DoneRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     SUCCESS_FIELD_NUMBER: _builtins.int
     MODEL_FREE_DAILY_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    MODEL_TOKENS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     model: _builtins.str
     success: _builtins.bool
     model_free_daily: _builtins.int
+    subject: Global___Subject.ValueType
+    """As in the admission; unspecified means a free model."""
+    key_id: _builtins.str
+    """As in the admission, where the key has a limit of tokens."""
+    model_tokens: _builtins.bool
+    """Whether the model has a budget of tokens."""
+    tokens: _builtins.int
+    """What was used, input and output."""
     def __init__(
         self,
         *,
@@ -307,10 +411,14 @@ class DoneRequest(_message.Message):
         model: _builtins.str = ...,
         success: _builtins.bool = ...,
         model_free_daily: _builtins.int | None = ...,
+        subject: Global___Subject.ValueType = ...,
+        key_id: _builtins.str = ...,
+        model_tokens: _builtins.bool = ...,
+        tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_model_free_daily", b"_model_free_daily", "model_free_daily", b"model_free_daily"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model_free_daily", b"_model_free_daily", "account_id", b"account_id", "model", b"model", "model_free_daily", b"model_free_daily", "request_id", b"request_id", "success", b"success"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model_free_daily", b"_model_free_daily", "account_id", b"account_id", "key_id", b"key_id", "model", b"model", "model_free_daily", b"model_free_daily", "model_tokens", b"model_tokens", "request_id", b"request_id", "subject", b"subject", "success", b"success", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__model_free_daily: _TypeAlias = _typing.Literal["model_free_daily"]  # noqa: Y015
     _WhichOneofArgType__model_free_daily: _TypeAlias = _typing.Literal["_model_free_daily", b"_model_free_daily"]  # noqa: Y015
