@@ -23,6 +23,7 @@ from services.edge.admission import Admission
 from services.edge.attempts import Attempts
 from services.edge.believable import Believable
 from services.edge.body import BodyReader
+from services.edge.callers import Callers
 from services.edge.catalog import Catalog
 from services.edge.clients import AccountsClient, LedgerClient, ledger_checks, limiter_checks, router_checks
 from services.edge.dialects import Dialect, KyaraDialect
@@ -32,6 +33,8 @@ from services.edge.endpoints.count_tokens import CountTokens
 from services.edge.funds import Funds
 from services.edge.http import Hot, PublicApp
 from services.edge.keys import KeyDirectory
+from services.edge.limiter import Limiter
+from services.edge.limits import ChatLimits
 from services.edge.live import LiveRequests
 from services.edge.reports import Reports
 from services.edge.settings import EdgeSettings
@@ -59,12 +62,13 @@ def build(settings: EdgeSettings) -> Service:
     accounts = AccountsClient(accounts_rpc)
     ledger = LedgerClient(ledger_rpc)
     router = service.add(router_checks(router_rpc, telemetry))
-    limiter = service.add(limiter_checks(limiter_rpc, telemetry))
+    limiter = Limiter(service.add(limiter_checks(limiter_rpc, telemetry)), settings, telemetry)
     ledger_stream = service.add(ledger_checks(ledger_rpc, telemetry))
 
     addresses = Addresses(settings.trusted_proxies)
     secret = settings.key_hash_secret.get_secret_value().encode()
     keys = service.add(KeyDirectory(keys_table, accounts, addresses, secret, telemetry))
+    callers = Callers(keys, addresses, limiter)
     service.add(Periodic("key-use", settings.key_use_every_s, keys.report_use, telemetry))
     transport = service.add(HttpTransport())
     reports = Reports(bus.producer, telemetry)
@@ -73,11 +77,11 @@ def build(settings: EdgeSettings) -> Service:
     states = bus.table(topics.LEDGER_STATES, AccountState, key=lambda state: state.account_id)
     funds = Funds(ledger_stream, settlement, states, settings)
     parts = ChatParts(
-        keys=keys,
+        callers=callers,
         catalog=catalog,
         live=live,
         bodies=BodyReader(settings.body),
-        admission=Admission(limiter, router, funds, catalog, settings, telemetry),
+        admission=Admission(ChatLimits(limiter, catalog), router, funds, settings),
         attempts=Attempts(Providers(transport), reports, settings.provider_wait_s, telemetry.tracing),
         settlement=settlement,
         believable=Believable(telemetry),
@@ -93,7 +97,7 @@ def build(settings: EdgeSettings) -> Service:
     openapi.install(reads)
     reads.state.keys, reads.state.catalog, reads.state.ledger = keys, catalog, ledger
     reads.state.accounts, reads.state.live, reads.state.bodies = accounts, live, parts.bodies
-    reads.state.limiter, reads.state.problems = limiter, service.problems
+    reads.state.callers, reads.state.limiter, reads.state.problems = callers, limiter, service.problems
 
     http = settings.http
     # Idle connections of clients live longer than the usual pauses between requests.
@@ -109,7 +113,7 @@ def _hot(parts: ChatParts) -> dict[str, Hot]:
     return {
         "/v1/chat/completions": ChatEndpoint(Dialect("chat", "openai_chat", openai_chat.FORMAT), parts),
         "/v1/messages": ChatEndpoint(messages, parts),
-        "/v1/messages/count_tokens": CountTokens(parts.keys, parts.live, parts.bodies),
+        "/v1/messages/count_tokens": CountTokens(parts.callers, parts.live, parts.bodies),
         "/v1/responses": ChatEndpoint(Dialect("responses", "openai_responses", openai_responses.FORMAT), parts),
         "/kyara/v1/chat/completions": ChatEndpoint(KyaraDialect("kyara", "kyara_chat", kyara_chat.FORMAT), parts),
     }

@@ -52,7 +52,7 @@ class Dialect:
         return refused.status, refused.text.encode(), TEXT
 
 
-_PLAIN_CODES = {401: "invalid_api_key", 413: "request_too_large"}
+_PLAIN_CODES = {401: "invalid_api_key", 413: "request_too_large", 429: "rate_limit_exceeded"}
 
 
 @dataclass(frozen=True)

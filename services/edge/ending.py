@@ -1,4 +1,4 @@
-"""How an admitted request ends: one settlement or release, and the limiter's Done for a free one.
+"""How an admitted request ends: one settlement or release, and the limiter's Done where it waits for it.
 
 Made by the chat endpoint for each admitted request; whatever happens, ``close`` is called at its end.
 """
@@ -91,7 +91,8 @@ class Ending:
         if not self._ended:
             self._end_unsettled()
         if self.admitted.leased:
-            self._admission.done(self._asked, self.admitted.route.model.id, success=self._success)
+            tokens = self.run.prompt_tokens + self.run.completion_tokens
+            self._admission.done(self._asked, self.admitted.route.model.id, success=self._success, tokens=tokens)
         if self.admitted.others is not None:
             self.admitted.others.close()
 

@@ -76,5 +76,11 @@ class EdgeSettings(ServiceSettings):
     touch_every_s: float = Field(30.0, gt=0)
     # How often the owner of the keys is told which were used.
     key_use_every_s: float = Field(2.0, gt=0)
-    # Free requests per account and minute that one edge lets through while no limiter answers.
+    # Free requests per account and minute that one edge lets through while no limiter answers, and requests per
+    # minute on a shared key as a whole.
     free_rpm_without_limiter: int = Field(5, ge=0)
+    shared_rpm_without_limiter: int = Field(30, ge=0)
+    # The longest for which what the limiter refused is refused without asking it again.
+    remember_refusals_s: float = Field(2.0, ge=0)
+    # The longest a free request waits for one in flight to leave its place of the daily quota.
+    free_place_wait_s: float = Field(10.0, ge=0)

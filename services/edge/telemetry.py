@@ -21,6 +21,9 @@ ATTEMPTS = HistogramSpec(
 TOKENS = CounterSpec("kenari.edge.tokens", "Tokens of finished requests", labels=("direction",))
 REFUSALS = CounterSpec("kenari.edge.refusals", "Requests answered with an error, by code", labels=("code",))
 DEGRADED = CounterSpec("kenari.edge.limiter.absent", "Requests decided without the limiter", labels=("decision",))
+REFUSED_HERE = CounterSpec(
+    "kenari.edge.limiter.remembered", "Requests refused by what the limiter had refused a moment before"
+)
 KEY_LOOKUPS = CounterSpec("kenari.edge.key.lookups", "Where keys were found", labels=("source",))
 KEYS_AGE = GaugeSpec("kenari.edge.keys.age_seconds", "Time since the owner of the keys was last heard")
 SETTLEMENTS = CounterSpec("kenari.edge.settlements", "Settlements sent to the ledger at once", labels=("outcome",))
@@ -36,6 +39,7 @@ ALL = (
     TOKENS,
     REFUSALS,
     DEGRADED,
+    REFUSED_HERE,
     KEY_LOOKUPS,
     KEYS_AGE,
     SETTLEMENTS,

@@ -20,12 +20,13 @@ from services.edge.admitted import Asked
 from services.edge.attempts import Attempts, OpenStream
 from services.edge.believable import Believable, most_output
 from services.edge.body import BodyReader, ClientLeftError
+from services.edge.callers import Callers
 from services.edge.catalog import Catalog
 from services.edge.dialects import Dialect
 from services.edge.ending import Ending
 from services.edge.errors import INTERNAL, PlainRefusedError, RefusedError, refuse
 from services.edge.exchange import Exchange, Header
-from services.edge.keys import Caller, KeyDirectory
+from services.edge.keys import Caller
 from services.edge.levels import named
 from services.edge.live import Live, LiveRequests
 from services.edge.reports import Reports, Run
@@ -42,7 +43,7 @@ CLIENT_LEFT = 499
 class ChatParts:
     """What every chat endpoint works with."""
 
-    keys: KeyDirectory
+    callers: Callers
     catalog: Catalog
     live: LiveRequests
     bodies: BodyReader
@@ -114,7 +115,7 @@ class ChatEndpoint:
 
     async def _answer(self, exchange: Exchange, live: Live, run: Run) -> None:
         parts = self._parts
-        caller = await parts.keys.caller(exchange)
+        caller = await parts.callers.caller(exchange)
         run.account_id, run.key_id = caller.account_id, caller.key_id
         body = await parts.bodies.read(exchange, live, self._dialect.most_bytes)
         asked = self._read(exchange, body, caller, run)

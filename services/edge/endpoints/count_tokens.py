@@ -9,9 +9,9 @@ import logging
 from libs.llm.failures import BadRequest
 from libs.llm.formats import anthropic_messages
 from services.edge.body import BodyReader, ClientLeftError
+from services.edge.callers import Callers
 from services.edge.errors import INTERNAL, PlainRefusedError, RefusedError
 from services.edge.exchange import TEXT, Exchange
-from services.edge.keys import KeyDirectory
 from services.edge.live import Live, LiveRequests
 
 log = logging.getLogger("kenari.edge")
@@ -20,8 +20,8 @@ log = logging.getLogger("kenari.edge")
 class CountTokens:
     """The endpoint."""
 
-    def __init__(self, keys: KeyDirectory, live: LiveRequests, bodies: BodyReader) -> None:
-        self._keys = keys
+    def __init__(self, callers: Callers, live: LiveRequests, bodies: BodyReader) -> None:
+        self._callers = callers
         self._live = live
         self._bodies = bodies
 
@@ -49,6 +49,6 @@ class CountTokens:
                     await exchange.respond(408, b"request body timed out", TEXT, ((b"connection", b"close"),))
 
     async def _answer(self, exchange: Exchange, live: Live) -> None:
-        await self._keys.caller(exchange)
+        await self._callers.caller(exchange)
         body = await self._bodies.read(exchange, live)
         await exchange.respond(200, anthropic_messages.count_tokens(body))

@@ -12,9 +12,10 @@ from fastapi.responses import PlainTextResponse
 from libs.core.errors import KenariError
 from libs.llm.failures import ApiError
 from libs.llm.formats import openai_chat
+from services.edge.callers import Callers
 from services.edge.errors import PlainRefusedError, RefusedError, refuse
 from services.edge.exchange import Exchange
-from services.edge.keys import Caller, KeyDirectory
+from services.edge.keys import Caller
 
 log = logging.getLogger("kenari.edge")
 
@@ -24,9 +25,9 @@ READ_FAILED = ApiError(
 
 
 async def _caller(request: Request) -> Caller:
-    keys: KeyDirectory = request.app.state.keys
+    callers: Callers = request.app.state.callers
     exchange: Exchange = request.state.exchange
-    return await keys.caller(exchange)
+    return await callers.caller(exchange)
 
 
 AnyCaller = Annotated[Caller, Depends(_caller)]

@@ -9,16 +9,15 @@ from kenari.ledger.v1 import ledger_pb2
 from kenari.limiter.v1 import limiter_pb2
 from pydantic import BaseModel
 
-from libs.rpc.checks import CheckClient, CheckFailedError
 from services.edge.clients import LedgerClient
 from services.edge.endpoints import usage_parameters as parameters
 from services.edge.endpoints.reading import OwnCaller
 from services.edge.errors import refuse
 from services.edge.keys import Caller
+from services.edge.limiter import Limiter
 
 router = APIRouter()
 
-_LIMIT_TIMEOUT_S = 0.1
 _REQUEST_ID = re.compile(r"[0-9a-f]{12}7[0-9a-f]{19}")
 
 
@@ -186,20 +185,13 @@ async def read_usage_row(request: Request, caller: OwnCaller, request_id: str) -
 
 
 async def _count_read(request: Request, caller: Caller) -> None:
-    limiter: CheckClient = request.app.state.limiter
+    limiter: Limiter = request.app.state.limiter
     question = limiter_pb2.AdmitRequest(
         request_id=request.state.exchange.request_id,
         account_id=caller.account_id,
         subject=limiter_pb2.SUBJECT_USAGE_READ,
     )
-    try:
-        answer = await limiter.ask("admit", question, _LIMIT_TIMEOUT_S)
-    except CheckFailedError:
-        # Reading is harmless: without a limiter it goes on.
-        return
-    if answer.HasField("refused"):
-        message = "too many usage reads for this account; wait a few seconds and retry"
-        raise refuse(429, "rate_limit_exceeded", message)
+    await limiter.ask(question).answer()
 
 
 def _total(rows: list[ModelUsage]) -> UsageCounters:

@@ -20,6 +20,8 @@ from services.edge.admitted import Asked
 from services.edge.catalog import Catalog
 from services.edge.funds import Funds
 from services.edge.keys import Caller
+from services.edge.limiter import Limiter
+from services.edge.limits import ChatLimits
 from services.edge.settings import EdgeSettings
 from services.edge.settlement import Settlement
 
@@ -56,13 +58,12 @@ class Peers:
         self.ledger = Scripted(ledger_pb2.CheckReply, reserve=_granted)
         self.released: list[str] = []
         settings = EdgeSettings(key_hash_secret=SecretStr("s" * 32))
+        telemetry = Telemetry("edge", TelemetrySettings())
         self.admission = Admission(
-            cast("CheckClient", self.limiter),
+            ChatLimits(Limiter(cast("CheckClient", self.limiter), settings, telemetry), catalog),
             cast("CheckClient", self.router),
             Funds(cast("CheckClient", self.ledger), cast("Settlement", self), cast("Any", {}), settings),
-            catalog,
             settings,
-            Telemetry("edge", TelemetrySettings()),
         )
 
     def release(self, request_id: str, *_: Any) -> None:

@@ -77,7 +77,8 @@ async def ask(owner: Owner, method: str, path: str) -> tuple[int, bytes]:
     app = FastAPI()
     app.include_router(account_keys.router)
     reading.install_handlers(app)
-    app.state.keys, app.state.accounts = Keys(), owner
+    app.state.keys = app.state.callers = Keys()
+    app.state.accounts = owner
     app.state.live, app.state.bodies = LiveRequests(Waits(), telemetry), BodyReader(BodyLimits())
     public = PublicApp({}, app, frozenset(), telemetry.tracing)
     client = Connection()

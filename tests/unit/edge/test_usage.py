@@ -1,16 +1,18 @@
 """Reads of usage at the edge: windows by a fixed clock, what the ledger is asked, and what its failure becomes."""
 
+import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fastapi import FastAPI
 from kenari.ledger.v1 import ledger_pb2
+from pydantic import SecretStr
 
 from libs.core.errors import Transient
 from libs.core.settings import TelemetrySettings
 from libs.ops.telemetry import Telemetry
-from libs.rpc.checks import CheckFailedError
+from libs.rpc.checks import CheckClient, CheckFailedError
 from services.edge.body import BodyReader
 from services.edge.endpoints import reading, usage
 from services.edge.endpoints.usage_parameters import resolve_days, resolve_window
@@ -18,8 +20,9 @@ from services.edge.errors import RefusedError
 from services.edge.exchange import Exchange
 from services.edge.http import PublicApp
 from services.edge.keys import Caller
+from services.edge.limiter import Limiter
 from services.edge.live import LiveRequests
-from services.edge.settings import BodyLimits, Waits
+from services.edge.settings import BodyLimits, EdgeSettings, Waits
 
 NOW = 1_790_413_200  # 2026-09-26 09:00 UTC
 MIDNIGHT = 1_790_380_800
@@ -35,8 +38,10 @@ class Keys:
 
 
 class NoLimiter:
-    async def ask(self, *_: Any) -> Any:
-        raise CheckFailedError("limiter: unavailable", reason="unavailable")
+    def begin(self, *_: Any) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.set_exception(CheckFailedError("limiter: unavailable", reason="unavailable"))
+        return future
 
 
 class Books:
@@ -87,7 +92,10 @@ async def ask(books: Books, path: str) -> tuple[int, dict[str, Any]]:
     app = FastAPI()
     app.include_router(usage.router)
     reading.install_handlers(app)
-    app.state.keys, app.state.ledger, app.state.limiter = Keys(), books, NoLimiter()
+    app.state.callers, app.state.ledger = Keys(), books
+    settings = EdgeSettings(key_hash_secret=SecretStr("s" * 32))
+    telemetry = Telemetry("edge", TelemetrySettings())
+    app.state.limiter = Limiter(cast("CheckClient", NoLimiter()), settings, telemetry)
     app.state.live, app.state.bodies = LiveRequests(Waits(), telemetry), BodyReader(BodyLimits())
     public = PublicApp({}, app, frozenset(), telemetry.tracing)
     client = Connection()
