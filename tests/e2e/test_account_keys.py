@@ -130,7 +130,7 @@ def test_requests_of_a_per_tool_key_are_the_accounts_and_name_it(system: System)
     assert rows[0]["cost_micro_idr"] > 0
 
 
-@pytest.mark.rule("KEY-002", "KEY-004", "KEY-005", "KEY-006", "KEY-007", "KEY-008")
+@pytest.mark.rule("KEY-002", "KEY-003", "KEY-004", "KEY-005", "KEY-006", "KEY-007", "KEY-008")
 def test_only_an_unrestricted_login_key_manages_keys(system: System, login: Person) -> None:
     child = tool(system, login)
     wrong = "cli_login_key_required"
@@ -230,6 +230,17 @@ def test_any_other_id_is_not_found_with_the_same_body(system: System, login: Per
     assert {refusal(answer) for answer in answers} == {(404, "not_found", "not_found")}
     assert len({answer.text for answer in answers}) == 1
     assert chat(system, mine)[0] == 200
+
+
+@pytest.mark.rule("KEY-025")
+def test_the_list_takes_no_parameters_and_is_whole(system: System, login: Person) -> None:
+    # Twice as many as a page of anything here, and as many as may be asked for within a minute.
+    made = [tool(system, login).key_id for _ in range(20)]
+    with system.http(login) as client:
+        for query in ("", "?limit=1&page=2", "?limit=none"):
+            shown = client.get(KEYS + query).json()
+            assert set(shown) == {"object", "data"}
+            assert [key["id"] for key in shown["data"]] == made[::-1]
 
 
 @pytest.mark.rule("KEY-035")

@@ -68,3 +68,28 @@ def test_an_expired_key_is_refused(system: System) -> None:
 def test_a_cookie_is_no_key(system: System, person: Person) -> None:
     answer = httpx.post(system.base_url + CHAT, json={}, cookies={"session": person.key})
     assert (answer.status_code, answer.text) == (401, "missing authorization")
+
+
+PUBLIC = {"/v1/models"}
+
+
+@pytest.mark.rule("AUTH-011", "AUTH-033", "AUTH-034")
+def test_every_endpoint_but_the_public_ones_needs_a_key(system: System) -> None:
+    bad = {"authorization": "Bearer kn-bad"}
+    with system.http() as client:
+        paths = client.get("/openapi.json").json()["paths"]
+        asked = 0
+        for path, methods in paths.items():
+            if "/v1/" not in path or path.removeprefix("/kyara") in PUBLIC:
+                continue
+            for method in methods:
+                url = path.replace("{key_id}", "x").replace("{request_id}", "x")
+                asked += 1
+                for headers, text in (({}, "missing authorization"), (bad, "invalid key")):
+                    answer = client.request(method, url, headers=headers)
+                    assert answer.status_code == 401, (method, path)
+                    assert text in answer.text
+        assert asked >= 12
+        for modality in ("", "?modality=embedding", "?modality=rerank", "?modality=moderation", "?modality=systemone"):
+            for headers in ({}, bad):
+                assert client.get(f"/v1/models{modality}", headers=headers).status_code == 200

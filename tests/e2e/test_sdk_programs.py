@@ -62,7 +62,7 @@ def _calls_then_tells(request: Received) -> Scripted:
     return completion(None, finish_reason="tool_calls", tool_calls=[call])
 
 
-@pytest.mark.rule("TOOL-017", "TOOL-040", "MSG-001", "INT-003")
+@pytest.mark.rule("TOOL-017", "TOOL-040", "MSG-001", "INT-003", "AUTH-007")
 @pytest.mark.parametrize("model", ["fx-ant", "fx-oai"])
 def test_the_messages_loop_of_tools_ends_in_text(
     messages: anthropic.Anthropic, first: BackgroundProvider, model: str
