@@ -3,7 +3,7 @@
 Called by services/__main__.py and by tests that run it whole.
 """
 
-from kenari.ledger.v1 import ledger_pb2_grpc
+from kenari.ledger.v1 import idempotency_pb2_grpc, ledger_pb2_grpc
 
 from libs.core.clock import SystemClock
 from libs.db.database import Database
@@ -18,8 +18,11 @@ from libs.rpc.client import RpcClient
 from libs.rpc.server import RpcServer
 from libs.service.component import Periodic
 from libs.service.service import Service
+from services.ledger import idempotency_rpc
 from services.ledger.clients import RouterPrices
 from services.ledger.consumers import UsageReader
+from services.ledger.idempotency import Idempotency
+from services.ledger.idempotency_rpc import IdempotencyRpc
 from services.ledger.jobs import Jobs, Renewals
 from services.ledger.prices import Prices
 from services.ledger.reads import Reads
@@ -65,7 +68,13 @@ def build(settings: LedgerSettings) -> Service:
     service.add(Periodic("measure", settings.measure_every_s, jobs.measure, telemetry))
     service.add(Periodic("check-quick", settings.reconcile_every_s, jobs.check_quick, telemetry))
 
+    idempotency = Idempotency(database, settings.idempotency)
+    every_s = settings.idempotency.forget_every_s
+    service.add(Periodic("forget-idempotency", every_s, idempotency.forget, telemetry))
+
     server = RpcServer(settings.rpc, telemetry)
+    add_idempotency = idempotency_pb2_grpc.add_IdempotencyServicer_to_server
+    server.register(add_idempotency, IdempotencyRpc(idempotency), idempotency_rpc.NAME)
     server.register(
         ledger_pb2_grpc.add_LedgerServicer_to_server,
         LedgerRpc(ledger, Reads(database), telemetry),

@@ -28,6 +28,15 @@ class KeepSettings(Part):
     usage_days: int = Field(400, ge=366)
 
 
+class IdempotencySettings(Part):
+    """How long the outcome of a request with an idempotency key is kept, and a request nobody hears of waited for."""
+
+    keep_s: float = Field(86_400.0, gt=0)
+    # Several times what edges take to say that a request still runs.
+    lease_s: float = Field(60.0, gt=0)
+    forget_every_s: float = Field(600.0, gt=0)
+
+
 class LedgerSettings(ServiceSettings):
     """Everything the ledger can be told from outside."""
 
@@ -43,6 +52,7 @@ class LedgerSettings(ServiceSettings):
 
     queue: QueueSettings = QueueSettings()
     keep: KeepSettings = KeepSettings()
+    idempotency: IdempotencySettings = IdempotencySettings()
 
     # A stream the provider broke off: free (decision 3), or charged for what was delivered.
     charge_interrupted: bool = False

@@ -165,6 +165,7 @@ TABLES = (
     "key_spend",
     "member_spend",
     "search_allowance",
+    "idempotency",
 )
 
 
