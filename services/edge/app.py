@@ -25,13 +25,21 @@ from services.edge.believable import Believable
 from services.edge.body import BodyReader
 from services.edge.callers import Callers
 from services.edge.catalog import Catalog
-from services.edge.clients import AccountsClient, LedgerClient, ledger_checks, limiter_checks, router_checks
+from services.edge.clients import (
+    AccountsClient,
+    IdempotencyClient,
+    LedgerClient,
+    ledger_checks,
+    limiter_checks,
+    router_checks,
+)
 from services.edge.dialects import Dialect, KyaraDialect
 from services.edge.endpoints import account, account_keys, health, models, reading, usage
 from services.edge.endpoints.chat import ChatEndpoint, ChatParts
 from services.edge.endpoints.count_tokens import CountTokens
 from services.edge.funds import Funds
 from services.edge.http import Hot, PublicApp
+from services.edge.idempotency import Idempotency
 from services.edge.keys import KeyDirectory
 from services.edge.limiter import Limiter
 from services.edge.limits import ChatLimits
@@ -76,6 +84,8 @@ def build(settings: EdgeSettings) -> Service:
     settlement = service.add(Settlement(ledger_stream, ledger, reports, settings.touch_every_s, telemetry))
     states = bus.table(topics.LEDGER_STATES, AccountState, key=lambda state: state.account_id)
     funds = Funds(ledger_stream, settlement, states, settings)
+    idempotency = service.add(Idempotency(IdempotencyClient(ledger_rpc), telemetry))
+    service.add(Periodic("idempotency", settings.idempotency_every_s, idempotency.keep_alive, telemetry))
     parts = ChatParts(
         callers=callers,
         catalog=catalog,
@@ -84,6 +94,7 @@ def build(settings: EdgeSettings) -> Service:
         admission=Admission(ChatLimits(limiter, catalog), router, funds, settings),
         attempts=Attempts(Providers(transport), reports, settings.provider_wait_s, telemetry.tracing),
         settlement=settlement,
+        idempotency=idempotency,
         believable=Believable(telemetry),
         reports=reports,
         tracing=telemetry.tracing,

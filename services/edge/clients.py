@@ -9,7 +9,14 @@ from typing import Any, cast
 
 import grpc
 from kenari.accounts.v1 import accounts_pb2, accounts_pb2_grpc
-from kenari.ledger.v1 import funding_pb2, funding_pb2_grpc, ledger_pb2, ledger_pb2_grpc
+from kenari.ledger.v1 import (
+    funding_pb2,
+    funding_pb2_grpc,
+    idempotency_pb2,
+    idempotency_pb2_grpc,
+    ledger_pb2,
+    ledger_pb2_grpc,
+)
 from kenari.limiter.v1 import limiter_pb2, limiter_pb2_grpc
 from kenari.router.v1 import router_pb2, router_pb2_grpc
 
@@ -170,6 +177,22 @@ class LedgerClient:
         """Keep the holds of these requests from expiring."""
         holds = [ledger_pb2.HoldRef(request_id=request_id, line=0) for request_id in request_ids]
         await self._rpc.call("ledger.Touch", self._stub.Touch, ledger_pb2.TouchRequest(holds=holds), retry=True)
+
+
+class IdempotencyClient:
+    """What the ledger knows of idempotency keys; a repeat of either question changes nothing."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+        self._stub = idempotency_pb2_grpc.IdempotencyStub(rpc.channel)
+
+    async def begin(self, request: idempotency_pb2.BeginRequest) -> idempotency_pb2.BeginResponse:
+        """Claim a key, or keep a claim alive; raise Transient or Permanent."""
+        return await self._rpc.call("ledger.Begin", self._stub.Begin, request, retry=True)
+
+    async def end(self, request: idempotency_pb2.EndRequest) -> None:
+        """End a claim; raise Transient or Permanent."""
+        await self._rpc.call("ledger.End", self._stub.End, request, retry=True)
 
 
 def limiter_checks(rpc: RpcClient, telemetry: Telemetry) -> CheckClient:

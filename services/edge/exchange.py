@@ -31,21 +31,31 @@ STREAM_HEADERS: tuple[Header, ...] = (
 )
 
 
-class Exchange:
-    """A request being answered. ``status`` is what went out, 0 before that."""
+def id_headers(request_id: str, served_id: str) -> tuple[Header, ...]:
+    """What every answer carries: its own id, and the one under which what it holds was run and charged."""
+    value = request_id.encode()
+    return (
+        (b"x-request-id", value),
+        (b"request-id", value),
+        (b"x-kenari-request-id", served_id.encode()),
+        *CORS,
+    )
 
-    __slots__ = ("_id_headers", "_send", "receive", "request_id", "scope", "started", "started_ms", "status")
+
+class Exchange:
+    """A request being answered. ``status`` is what went out, 0 before that; ``sender`` takes what goes out."""
+
+    __slots__ = ("_id_headers", "receive", "request_id", "scope", "sender", "started", "started_ms", "status")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.receive = receive
-        self._send = send
+        self.sender = send
         self.started = time.monotonic()
         self.started_ms = time.time_ns() // 1_000_000
         self.request_id = uuid7_hex()
         self.status = 0
-        value = self.request_id.encode()
-        self._id_headers = ((b"x-request-id", value), (b"request-id", value), *CORS)
+        self._id_headers = id_headers(self.request_id, self.request_id)
 
     def header(self, name: bytes) -> str | None:
         """The first value of a header (lower-case name), or None."""
@@ -53,6 +63,10 @@ class Exchange:
             if key == name:
                 return str(value.decode("latin-1"))
         return None
+
+    def answers_for(self, request_id: str) -> None:
+        """What goes out is the answer to an earlier request."""
+        self._id_headers = id_headers(self.request_id, request_id)
 
     def describe(self, span: Span | None) -> None:
         """Say on the request's span, if it has one, which request this was and what the client was told."""
@@ -64,18 +78,18 @@ class Exchange:
         """Send a whole answer."""
         self.status = status
         headers = (kind, (b"content-length", b"%d" % len(body)), *self._id_headers, *extra)
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+        await self.sender({"type": "http.response.start", "status": status, "headers": headers})
+        await self.sender({"type": "http.response.body", "body": body})
 
     async def open(self, headers: tuple[Header, ...]) -> None:
         """Send the head of an answer whose body comes in pieces."""
         self.status = 200
-        await self._send({"type": "http.response.start", "status": 200, "headers": (*headers, *self._id_headers)})
+        await self.sender({"type": "http.response.start", "status": 200, "headers": (*headers, *self._id_headers)})
 
     async def write(self, chunk: bytes) -> None:
         """Send a piece of the body; waits while the client does not read."""
-        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await self.sender({"type": "http.response.body", "body": chunk, "more_body": True})
 
     async def end(self) -> None:
         """Send the end of the body."""
-        await self._send({"type": "http.response.body", "body": b""})
+        await self.sender({"type": "http.response.body", "body": b""})

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from libs.ops.tracing import Tracing
-from services.edge.exchange import CORS, TEXT, Exchange, Header, Receive, Scope, Send
+from services.edge.exchange import TEXT, Exchange, Header, Receive, Scope, Send, id_headers
 
 # Of a path nobody described: it is told 404 when it is read and 405 otherwise.
 _READING = {"GET", "HEAD"}
@@ -102,13 +102,12 @@ def _host(scope: Scope) -> str:
 
 def _with_ids(exchange: Exchange, send: Send) -> Send:
     """Adds the request id and CORS headers to what FastAPI answers."""
-    value = exchange.request_id.encode()
+    own = id_headers(exchange.request_id, exchange.request_id)
 
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             exchange.status = message["status"]
-            headers = [*message.get("headers", ()), (b"x-request-id", value), (b"request-id", value), *CORS]
-            message["headers"] = headers
+            message["headers"] = [*message.get("headers", ()), *own]
         await send(message)
 
     return sending

@@ -33,6 +33,15 @@ def _json(schema: dict[str, Any], description: str) -> dict[str, Any]:
 _NO_KEY = {"description": "No usable key", "content": {"text/plain": {"schema": TEXT}}}
 
 
+_IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A paid request with this key is run once within a day; a repeat gets the same answer",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+}
+
+
 def _chat_path(summary: str, request: dict[str, Any], answer: dict[str, Any], error: dict[str, Any]) -> dict[str, Any]:
     answered = {"application/json": {"schema": answer}, "text/event-stream": {"schema": TEXT}}
     described = {"description": "One JSON object, or server-sent events when stream is true", "content": answered}
@@ -40,6 +49,8 @@ def _chat_path(summary: str, request: dict[str, Any], answer: dict[str, Any], er
         "400": "The request is invalid",
         "402": "It cannot be paid for",
         "403": "The key may not do this",
+        "409": "Another request with this idempotency key is running, or its answer was not kept",
+        "422": "This idempotency key stands for another request",
         "429": "A limit is reached",
         "500": "Something failed inside kenari",
         "503": "No provider could answer",
@@ -47,6 +58,7 @@ def _chat_path(summary: str, request: dict[str, Any], answer: dict[str, Any], er
     return {
         "post": {
             "summary": summary,
+            "parameters": [_IDEMPOTENCY_KEY],
             "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
             "responses": {
                 "200": described,

@@ -74,6 +74,8 @@ class EdgeSettings(ServiceSettings):
     trusted_proxies: tuple[IPvAnyNetwork, ...] = ()
     # How often the holds of running requests are kept alive; well within their life.
     touch_every_s: float = Field(30.0, gt=0)
+    # How often the ledger is told that requests with an idempotency key still run; well within its lease.
+    idempotency_every_s: float = Field(15.0, gt=0)
     # How often the owner of the keys is told which were used.
     key_use_every_s: float = Field(2.0, gt=0)
     # Free requests per account and minute that one edge lets through while no limiter answers, and requests per

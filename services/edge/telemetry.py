@@ -28,6 +28,12 @@ KEY_LOOKUPS = CounterSpec("kenari.edge.key.lookups", "Where keys were found", la
 KEYS_AGE = GaugeSpec("kenari.edge.keys.age_seconds", "Time since the owner of the keys was last heard")
 SETTLEMENTS = CounterSpec("kenari.edge.settlements", "Settlements sent to the ledger at once", labels=("outcome",))
 UNBELIEVABLE = CounterSpec("kenari.edge.usage.unbelievable", "Usage reports of providers that cannot be true")
+IDEMPOTENCY = CounterSpec(
+    "kenari.edge.idempotency",
+    "Requests with an idempotency key, by what is known of the key",
+    labels=("state",),
+    values=(("claimed", "outcome", "running", "reused", "lost", "away"),),
+)
 BODY_BYTES = GaugeSpec("kenari.edge.body.large_bytes", "Memory held by large request bodies")
 
 ALL = (
@@ -44,5 +50,6 @@ ALL = (
     KEYS_AGE,
     SETTLEMENTS,
     UNBELIEVABLE,
+    IDEMPOTENCY,
     BODY_BYTES,
 )

@@ -12,6 +12,7 @@ from services.edge.telemetry import (
     BODY_BYTES,
     DEGRADED,
     FIRST_BYTE,
+    IDEMPOTENCY,
     KEY_LOOKUPS,
     KEYS_AGE,
     LIVE,
@@ -53,6 +54,7 @@ _REQUESTS = Row(
         Panel("Live requests", (Query(summed(LIVE, _OWN), "being served"),)),
         Panel("Refusals", (Query(rate(REFUSALS, _OWN, by=("code",)), "{{code}}"),), "reqps"),
         Panel("Tokens", (Query(rate(TOKENS, _OWN, by=("direction",)), "{{direction}}"),), "short"),
+        Panel("Idempotency keys", (Query(rate(IDEMPOTENCY, _OWN, by=("state",)), "{{state}}"),), "reqps"),
         Panel("Large bodies", (Query(summed(BODY_BYTES, _OWN), "held"),), "bytes"),
     ),
 )

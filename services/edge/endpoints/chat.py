@@ -26,6 +26,7 @@ from services.edge.dialects import Dialect
 from services.edge.ending import Ending
 from services.edge.errors import INTERNAL, PlainRefusedError, RefusedError, refuse
 from services.edge.exchange import Exchange, Header
+from services.edge.idempotency import HEADER, Claim, Idempotency, repeat
 from services.edge.keys import Caller
 from services.edge.levels import named
 from services.edge.live import Live, LiveRequests
@@ -50,6 +51,7 @@ class ChatParts:
     admission: Admission
     attempts: Attempts
     settlement: Settlement
+    idempotency: Idempotency
     believable: Believable
     reports: Reports
     tracing: Tracing
@@ -119,6 +121,21 @@ class ChatEndpoint:
         run.account_id, run.key_id = caller.account_id, caller.key_id
         body = await parts.bodies.read(exchange, live, self._dialect.most_bytes)
         asked = self._read(exchange, body, caller, run)
+        key = exchange.header(HEADER)
+        if key is None or asked.free or asked.on_free_route:
+            await self._run(exchange, live, run, asked)
+            return
+        claim = await parts.idempotency.claim(key, exchange, run, caller, body)
+        if not isinstance(claim, Claim):
+            await repeat(exchange, claim)
+            return
+        try:
+            await self._run(exchange, live, run, asked)
+        finally:
+            claim.close()
+
+    async def _run(self, exchange: Exchange, live: Live, run: Run, asked: Asked) -> None:
+        parts = self._parts
         admitted = await parts.admission.admit(asked)
         run.billing_kind = admitted.billing_kind
         if admitted.granted is not None and admitted.granted.descriptor:
