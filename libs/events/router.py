@@ -31,17 +31,57 @@ class Price(EventData):
     unit: int | None = None
 
 
+class PriceChange(EventData):
+    """A price that applies from a moment on, unless another is announced before."""
+
+    TYPE: ClassVar[str] = "router.price_change.v1"
+
+    # Unix seconds.
+    effective_at: int
+    price: Price
+
+
+class Media(EventData):
+    """What a request to a model for other things than chats may ask; nothing is recorded where a field is empty."""
+
+    TYPE: ClassVar[str] = "router.media.v1"
+
+    voices: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+    max_input_chars: int | None = None
+    max_prompt_chars: int | None = None
+    max_lyrics_chars: int | None = None
+    max_duration_secs: int | None = None
+    video_durations: tuple[int, ...] = ()
+    video_resolutions: tuple[str, ...] = ()
+    max_reference_images: int | None = None
+    video_extensions: bool = False
+
+
+class Revision(EventData):
+    """The vendor's newer state of a model under the same id."""
+
+    TYPE: ClassVar[str] = "router.revision.v1"
+
+    name: str
+    # Unix seconds.
+    at: int
+    note_id: str | None = None
+    note_en: str | None = None
+
+
 class ModelPublished(EventData):
     """One model as it is for sale now. A tombstone on the same key takes it from the list.
 
-    Of kind ``fee`` it is what a tool of ours costs: it has a price, and is neither listed nor called.
+    Of kind ``fee`` it is what a tool of ours costs, of kind ``rate`` what a dollar costs (``usd_idr``, its day in the
+    name): it has the price of a unit, and is neither listed nor called.
     """
 
     TYPE: ClassVar[str] = "router.model_published.v1"
 
     id: str
     version: int
-    kind: Literal["model", "fee"] = "model"
+    kind: Literal["model", "fee", "rate"] = "model"
     vendor: str
     name: str
     free: bool
@@ -61,7 +101,15 @@ class ModelPublished(EventData):
     free_daily: int | None = None
     # Tokens that all accounts together may use of a free model within the limiter's window.
     free_token_budget: int | None = None
+    media: Media | None = None
+    # Micro-Rupiah per million tokens that the model costs elsewhere.
+    market_input: int | None = None
+    market_output: int | None = None
+    upcoming_price: PriceChange | None = None
+    revision: Revision | None = None
+    # Unix seconds; from then on the model is not for sale.
     sunset_at: int | None = None
+    successor: str | None = None
     subscribers_only: bool = False
 
 

@@ -16,7 +16,7 @@ from libs.llm.reasoning import FREE_SUFFIX, ReasoningControl
 from libs.rpc.checks import CheckClient, CheckFailedError
 from services.edge.admitted import Admitted, Asked
 from services.edge.errors import RefusedError, refuse, unavailable, with_retry_after
-from services.edge.fitting import fitting_max_tokens, gated_header
+from services.edge.fitting import fitting_max_tokens, forwarded_header, gated_header
 from services.edge.free_route import FreeRoute, limit_headers, quota_spent
 from services.edge.funds import Funds, funds_headers
 from services.edge.levels import control
@@ -126,7 +126,7 @@ class Admission:
     ) -> Admitted:
         model, request = route.model, asked.request
         max_tokens = fitting_max_tokens(request, model)
-        headers = gated_header(request, reasoning)
+        headers = gated_header(request, reasoning) + forwarded_header(request, model)
         if model.free:
             granted = await self._funds.note_free(asked, model, max_tokens)
             headers += limit_headers(allowed) + funds_headers(asked.caller, granted)

@@ -92,7 +92,14 @@ def _details(model: ModelPublished) -> dict[str, Any]:
         "supported_reasoning_levels": options,
         "reasoning_toggle": model.reasoning_toggle,
         "tool_call": model.tool_call,
+        **_media(model),
     }
+
+
+def _media(model: ModelPublished) -> dict[str, Any]:
+    """What is recorded of a model for other things than chats; nothing but a recorded 0 is false here."""
+    recorded = model.media.model_dump(mode="json") if model.media is not None else {}
+    return {name: value for name, value in recorded.items() if value or (value == 0 and value is not False)}
 
 
 def _costs_nothing(model: ModelPublished) -> bool:

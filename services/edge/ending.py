@@ -90,11 +90,14 @@ class Ending:
         """The request's task is at its end, by whatever way: what is not settled yet is settled or given back."""
         if not self._ended:
             self._end_unsettled()
-        if self.admitted.leased:
+        admitted = self.admitted
+        if admitted.leased:
+            # A retired model's place is that of its own id, whoever served it.
+            model_id = self.request.model if admitted.others is None else admitted.route.model.id
             tokens = self.run.prompt_tokens + self.run.completion_tokens
-            self._admission.done(self._asked, self.admitted.route.model.id, success=self._success, tokens=tokens)
-        if self.admitted.others is not None:
-            self.admitted.others.close()
+            self._admission.done(self._asked, model_id, success=self._success, tokens=tokens)
+        if admitted.others is not None:
+            admitted.others.close()
 
     def _end_unsettled(self) -> None:
         if self.delivered():

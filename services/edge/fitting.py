@@ -1,4 +1,4 @@
-"""What of a request fits a model: its output limit, and the header that tells the reasoning level in force.
+"""What of a request fits a model: its output limit, and the headers that tell what else became of it.
 
 Called by admission, and by the free route for each model in turn.
 """
@@ -38,3 +38,10 @@ def gated_header(request: ChatRequest, reasoning: ReasoningControl) -> tuple[Hea
     if reasoning.effort is None or request.reasoning.effort is None:
         return ()
     return ((b"x-kenari-gated-effort", reasoning.effort.encode()),)
+
+
+def forwarded_header(request: ChatRequest, model: router_pb2.Model) -> tuple[Header, ...]:
+    """Which model serves in place of a retired one (contract: Models and pricing, x-kenari-model-forwarded)."""
+    if model.id == request.model:
+        return ()
+    return ((b"x-kenari-model-forwarded", f"{request.model}->{model.id}".encode()),)

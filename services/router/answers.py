@@ -9,7 +9,7 @@ from kenari.router.v1 import router_pb2
 
 from libs.events.router import ModelPublished, Price
 from services.router.catalog.cards import Upstream
-from services.router.catalog.document import ENDPOINTS
+from services.router.catalog.models import ENDPOINTS
 from services.router.domain import Server
 
 _FORMATS = {

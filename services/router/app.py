@@ -56,7 +56,7 @@ def build(settings: RouterSettings) -> Service:
     service.add(bus)
     service.add(OutboxRelay(database, settings.kafka, telemetry))
     service.add(Heartbeats(bus, (ROUTER_CATALOG, ROUTER_HEALTH), {ROUTER_CATALOG: store.every_model_event}))
-    service.add(Periodic("discover", 1.0, keeper.discover, telemetry))
+    service.add(Periodic("catalogue", 1.0, keeper.keep_up, telemetry))
 
     server = RpcServer(settings.rpc, telemetry)
     server.register(router_pb2_grpc.add_RouterServicer_to_server, RouterServicer(routing, store, telemetry), SERVICE)

@@ -1,4 +1,4 @@
-"""Keeps what is for sale up to date: the file at start, providers' lists while running.
+"""Keeps what is for sale up to date: the file at start, its dated changes and providers' lists while running.
 
 Called by services/router/app.py (at start and as a periodic job).
 """
@@ -35,6 +35,7 @@ class CatalogKeeper:
         self._clock = clock
         self._every_s = every_s
         self._listings: dict[str, tuple[Listed, ...]] = {}
+        self._changes_at: int | None = None
         self._due_ms: dict[str, int] = {}
         self._wait_s: dict[str, float] = {}
         self._catalog_version = telemetry.metrics.gauge(CATALOG_VERSION)
@@ -47,7 +48,13 @@ class CatalogKeeper:
         places = {provider.id: (provider.id, provider.base_url) for provider in self._discovering()}
         await self._apply({name: kept[place] for name, place in places.items() if place in kept})
 
-    async def discover(self) -> None:
+    async def keep_up(self) -> None:
+        """Take in what the clock and the providers' lists have changed."""
+        if self._changes_at is not None and self._changes_at * 1000 <= self._clock.now_ms():
+            await self._apply(self._listings)
+        await self._discover()
+
+    async def _discover(self) -> None:
         """Ask every provider whose list is due; one that fails is asked again soon, later and later."""
         now_ms = self._clock.now_ms()
         due = [provider for provider in self._discovering() if self._due_ms.get(provider.id, 0) <= now_ms]
@@ -80,9 +87,10 @@ class CatalogKeeper:
         return listed
 
     async def _apply(self, listings: dict[str, tuple[Listed, ...]]) -> None:
-        catalog = assemble(self._file, listings)
+        catalog = assemble(self._file, listings, self._clock.now_ms() // 1000)
         applied = await self._store.apply(catalog.cards())
         self._listings = listings
+        self._changes_at = catalog.changes_at
         self._routing.offer(catalog)
         self._catalog_version.set(applied.catalog_version)
         changed = len(applied.published), len(applied.withdrawn)

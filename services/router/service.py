@@ -3,6 +3,7 @@
 Called by rpc.py (questions) and keeper.py (a new catalogue).
 """
 
+from collections.abc import Mapping
 from random import shuffle
 from typing import TypeAlias
 
@@ -78,6 +79,7 @@ class Routing:
         self._clock = clock
         self._offered: dict[str, _Offered] = {}
         self._free: list[_Offered] = []
+        self._forwards: Mapping[str, str] = {}
         self._prices: dict[str, Price] = {}
         self._models = telemetry.metrics.gauge(MODELS)
         routes = telemetry.metrics.counter(ROUTES)
@@ -88,6 +90,7 @@ class Routing:
         upstreams = dict(catalog.upstreams)
         self._offered = {name: _Offered(offer, upstreams) for name, offer in catalog.offers.items()}
         self._free = [offered for offered in self._offered.values() if _on_free_route(offered.card)]
+        self._forwards = catalog.forwards
         self._prices.update((card.price.version, card.price) for card in catalog.cards())
         for name in upstreams:
             self._book.watch(name)
@@ -104,7 +107,7 @@ class Routing:
         return answer
 
     def _one_model(self, asked: router_pb2.RouteRequest) -> _Decided:
-        offered = self._offered.get(asked.model)
+        offered = self._offered.get(self._forwards.get(asked.model, asked.model))
         if offered is None:
             return "model_not_found", answers.not_found(asked.model)
         if asked.endpoint not in offered.endpoints:

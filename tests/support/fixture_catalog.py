@@ -15,6 +15,7 @@ _VAST = {
     "max_output_tokens": 50_000_000,
     "rupiah_per_1m_tokens": {"input": 10, "output": 10},
 }
+_RETIRED = {"at": "2020-01-01T00:00:00Z"}
 _PRICE = {"input": 4_200, "output": 24_000, "cache_read": 840}
 
 
@@ -30,7 +31,9 @@ def write_catalog(path: Path, first: str, second: str) -> Path:
         _provider("p1-ant-impatient", first, "anthropic", content_ms=1_000),
     ]
     # JSON is YAML without the aliases that a catalogue may not have.
-    path.write_text(json.dumps({"providers": providers, "models": _models()}, indent=2))
+    text = json.dumps({"providers": providers, "models": _models()}, indent=2)
+    # A moment is no text.
+    path.write_text(text.replace(f'"{_RETIRED["at"]}"', _RETIRED["at"]))
     return path
 
 
@@ -58,6 +61,9 @@ def _models() -> list[dict[str, Any]]:
         _paid("fx-think", [_served("p1")], **_THINKS),
         _free("fx-think:free", "fixtures", [_served("p1")], **_THINKS),
         _free("fx-free:free", "fixtures", [_served("p1")], free_rpm=1_000, free_daily=1_000),
+        # Retired long ago, with a successor that takes its requests over, and without.
+        _paid("fx-retired", [_served("p2")], retires=_RETIRED | {"successor": "fx-oai", "forward": True}),
+        _paid("fx-gone", [_served("p2")], retires=_RETIRED | {"successor": "fx-oai"}),
         # Answers of any length, at a price that lets an account hold them.
         _paid("fx-vast", [_served("p1")], **_VAST),
         _paid("fx-vast-ant", [_served("p1-ant")], **_VAST),

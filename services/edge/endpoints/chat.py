@@ -138,6 +138,9 @@ class ChatEndpoint:
         parts = self._parts
         admitted = await parts.admission.admit(asked)
         run.billing_kind = admitted.billing_kind
+        if admitted.others is None:
+            # A retired model's successor answers under its own name, a route under the route's.
+            run.model = admitted.route.model.id
         if admitted.granted is not None and admitted.granted.descriptor:
             parts.settlement.opened(run.request_id)
         parts.reports.admitted(run)

@@ -5,15 +5,12 @@ Called by services/router/keeper.py at start and whenever a provider's list chan
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from libs.events.router import ModelPublished, Price
-from services.router.catalog import document as doc
+from libs.events.router import ModelPublished
 from services.router.catalog.load import CatalogFile, Provider
-from services.router.catalog.prices import lines_of, price_of
+from services.router.catalog.models import FREE_SUFFIX, ModelEntry
+from services.router.catalog.published import fee_card, found_card, model_card, rate_card
 from services.router.domain import Server
-
-_OURSELVES = "kenari"
 
 
 @dataclass(frozen=True)
@@ -46,24 +43,30 @@ class Offer:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Everything for sale and every upstream in use, by id, and the fees of tools."""
+    """Everything for sale and every upstream in use, by id.
+
+    ``forwards`` are retired models whose requests go to another. ``others`` is what is published and cannot be called:
+    fees, the rate of exchange. ``changes_at`` is the Unix second at which time alone makes another catalogue of it.
+    """
 
     offers: Mapping[str, Offer]
     upstreams: Mapping[str, Upstream]
-    fees: tuple[ModelPublished, ...] = ()
+    forwards: Mapping[str, str]
+    others: tuple[ModelPublished, ...]
+    changes_at: int | None
 
     def cards(self) -> Iterator[ModelPublished]:
-        """All that is published: models and fees."""
+        """All that is published."""
         yield from (offer.card for offer in self.offers.values())
-        yield from self.fees
+        yield from self.others
 
 
 Listings = Mapping[str, tuple[Listed, ...]]
 """What each provider with ``discover`` lists, by its id; a provider that never answered is absent."""
 
 
-def assemble(file: CatalogFile, listings: Listings) -> Catalog:
-    """Return what can be called now; a model that no provider in use serves is left out."""
+def assemble(file: CatalogFile, listings: Listings, now_s: int) -> Catalog:
+    """Return what can be called at that time; a model that no provider in use serves is left out."""
     providers = {provider.id: provider for provider in file.providers}
     upstreams = {
         credential.id: Upstream(credential.id, provider, credential.secret)
@@ -71,25 +74,52 @@ def assemble(file: CatalogFile, listings: Listings) -> Catalog:
         for credential in provider.credentials
     }
     entries = {model.id: model for model in file.models}
+    usd_idr = file.exchange.usd_idr if file.exchange is not None else 0
     offers: dict[str, Offer] = {}
     for model in file.models:
-        servers = _servers(model, providers, listings)
+        servers = () if _retired(model, now_s) else _servers(model, providers, listings)
         if servers:
             # A free model shows the price of its paid version, where there is one.
-            paid = entries.get(model.id.removesuffix(doc.FREE_SUFFIX))
-            offers[model.id] = Offer(_card(model, _price(paid)), servers)
+            paid = entries.get(model.id.removesuffix(FREE_SUFFIX))
+            offers[model.id] = Offer(model_card(model, paid, usd_idr, now_s), servers)
     if file.discovered is not None:
-        listed_in_file = frozenset(entries)
-        for found, found_servers in _found(file, listings, listed_in_file).values():
-            offers[found.id] = Offer(_found_card(found, file.discovered), tuple(found_servers))
-    return Catalog(offers, upstreams, tuple(_fee_card(fee) for fee in file.fees))
+        for found, found_servers in _found(file, listings, frozenset(entries)).values():
+            card = found_card(found.id, found.vendor, file.discovered, usd_idr)
+            offers[found.id] = Offer(card, tuple(found_servers))
+    others = [fee_card(fee) for fee in file.fees]
+    if file.exchange is not None:
+        others.append(rate_card(file.exchange))
+    return Catalog(offers, upstreams, _forwards(entries, now_s), tuple(others), _changes_at(file, now_s))
 
 
-def _servers(model: doc.ModelEntry, providers: Mapping[str, Provider], listings: Listings) -> tuple[Server, ...]:
+def _retired(model: ModelEntry, now_s: int) -> bool:
+    return model.retires is not None and model.retires.at <= now_s
+
+
+def _forwards(entries: Mapping[str, ModelEntry], now_s: int) -> dict[str, str]:
+    """Retired models that forward, each to the first successor that is not retired itself."""
+    forwards: dict[str, str] = {}
+    for model in entries.values():
+        last = model
+        while last.retires is not None and _retired(last, now_s) and last.retires.forward:
+            # Checked when the file was read: a forwarding model has a successor, and no chain of them is a ring.
+            last = entries[last.retires.successor or ""]
+        if last is not model:
+            forwards[model.id] = last.id
+    return forwards
+
+
+def _changes_at(file: CatalogFile, now_s: int) -> int | None:
+    moments = [change.at for model in file.models for change in model.price_changes]
+    moments += [model.retires.at for model in file.models if model.retires is not None]
+    return min((moment for moment in moments if moment > now_s), default=None)
+
+
+def _servers(model: ModelEntry, providers: Mapping[str, Provider], listings: Listings) -> tuple[Server, ...]:
     servers = []
     for serving in model.served_by:
         provider = providers.get(serving.provider)
-        name = serving.upstream_model or model.id.removesuffix(doc.FREE_SUFFIX)
+        name = serving.upstream_model or model.id.removesuffix(FREE_SUFFIX)
         if provider is None or (provider.discover and not _lists(listings, provider, name)):
             continue
         servers += [Server(credential.id, name, serving.order, serving.weight) for credential in provider.credentials]
@@ -111,78 +141,3 @@ def _found(
             _, servers = found.setdefault(listed.id, (listed, []))
             servers += [Server(credential.id, listed.id, order, 1) for credential in provider.credentials]
     return found
-
-
-def _price(model: doc.ModelEntry | None) -> Price:
-    if model is None:
-        return price_of(None)
-    unit = model.unit_price
-    return price_of(model.prices(), unit.per, unit.micros()) if unit is not None else price_of(model.prices())
-
-
-def _card(model: doc.ModelEntry, price: Price) -> ModelPublished:
-    inputs = model.modalities.input
-    if "chat" in model.endpoints and "file" not in inputs:
-        # The gateway reads attached documents for any chat model (contract: Models and pricing > Response).
-        inputs = (*inputs, "file")
-    return ModelPublished(
-        **_said(model),
-        id=model.id,
-        version=0,
-        vendor=model.vendor,
-        name=model.name or model.id,
-        free=model.free,
-        endpoints=model.endpoints,
-        input_modalities=inputs,
-        output_modalities=model.modalities.output,
-        price=price,
-        price_lines=() if model.free else tuple(lines_of(model.endpoints, price)),
-        subscribers_only=model.subscribers_only,
-        free_rpm=model.free_rpm,
-        free_daily=model.free_daily,
-        free_token_budget=model.free_token_budget,
-    )
-
-
-def _found_card(listed: Listed, defaults: doc.DiscoveredDefaults) -> ModelPublished:
-    price = price_of(defaults.prices())
-    return ModelPublished(
-        **_said(defaults),
-        id=listed.id,
-        version=0,
-        vendor=listed.vendor,
-        name=listed.id,
-        free=False,
-        endpoints=("chat",),
-        input_modalities=("text", "file"),
-        price=price,
-        price_lines=tuple(lines_of(("chat",), price)),
-    )
-
-
-def _said(limits: doc.Limits) -> dict[str, Any]:
-    """What a card repeats as the file says it."""
-    return {
-        "context_length": limits.context_length,
-        "max_input_tokens": limits.max_input_tokens,
-        "max_output_tokens": limits.max_output_tokens,
-        "reasoning": limits.reasoning,
-        "reasoning_options": limits.reasoning_options,
-        "reasoning_toggle": limits.reasoning_toggle,
-        "tool_call": limits.tool_call,
-    }
-
-
-def _fee_card(fee: doc.FeeEntry) -> ModelPublished:
-    return ModelPublished(
-        id=fee.id,
-        version=0,
-        kind="fee",
-        vendor=_OURSELVES,
-        name=fee.id,
-        free=False,
-        endpoints=(),
-        input_modalities=(),
-        output_modalities=(),
-        price=price_of(None, fee.per, fee.micros()),
-    )

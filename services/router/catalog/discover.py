@@ -12,9 +12,9 @@ import aiohttp
 
 from libs.core.errors import Transient
 from services.router.catalog.cards import Listed
-from services.router.catalog.document import FREE_SUFFIX
 from services.router.catalog.fields import model_id_problem
 from services.router.catalog.load import Provider
+from services.router.catalog.models import FREE_SUFFIX
 
 _MOST_BYTES = 8 * 1024 * 1024
 _MOST_MODELS = 5_000

@@ -4,18 +4,19 @@ Used by document.py beside it, and by whoever has to judge such a value elsewher
 """
 
 import re
+from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from libs.core.money import PER_RUPIAH
 
 # Names that mean something else as ``model`` (contract: Routing and routes, Providers).
 FREE_ROUTE = "kenari-free"
 RESERVED_IDS = (FREE_ROUTE, "kenari/auto")
-# Fees stand among the models where prices are kept.
-FEE_IDS = ("web_search", "page_fetch", "x_search", "ocr")
+# Fees and the rate of exchange stand among the models where prices are kept.
+PRICED_IDS = ("web_search", "page_fetch", "x_search", "ocr", "usd_idr")
 RESERVED_PREFIX = "byok/"
 
 _MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
@@ -30,7 +31,7 @@ def model_id_problem(value: str) -> str | None:
     """Why ``value`` cannot be a model's id, or None."""
     if not _MODEL_ID.fullmatch(value):
         return "a model id has letters, digits and ._:/@+- only, 128 at most"
-    if value in (*RESERVED_IDS, *FEE_IDS) or value.startswith(RESERVED_PREFIX):
+    if value in (*RESERVED_IDS, *PRICED_IDS) or value.startswith(RESERVED_PREFIX):
         return f"{value!r} is a reserved name"
     return None
 
@@ -99,6 +100,12 @@ def url_problem(url: str) -> str | None:
     return None
 
 
+def _moment(value: Any) -> int:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise ValueError("must be a time with its zone, such as 2027-01-31T00:00:00Z")
+    return int(value.timestamp())
+
+
 ModelId = Annotated[str, AfterValidator(_model_id)]
 Slug = Annotated[str, AfterValidator(_slug)]
 EnvName = Annotated[str, AfterValidator(_env_name)]
@@ -108,6 +115,11 @@ Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)]
 Milliseconds = Annotated[int, Field(strict=True, ge=1, le=600_000)]
 Rupiah = Annotated[int, Field(strict=True, ge=0, le=_MAX_RUPIAH)]
 MicroIdr = Annotated[int, Field(strict=True, ge=0, le=_MAX_RUPIAH * PER_RUPIAH)]
+
+
+Dollars = Annotated[str, Field(pattern=r"^[0-9]{1,4}(\.[0-9]{1,6})?$")]
+# Unix seconds; the file has a time with its zone.
+Moment = Annotated[int, BeforeValidator(_moment)]
 
 
 class Entry(BaseModel):

@@ -3,7 +3,6 @@
 Called by services/router/app.py before anything starts and by the check command.
 """
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
@@ -12,10 +11,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from services.router.catalog import document as doc
-from services.router.catalog import fields, prices
+from services.router.catalog import fields, models, prices
+from services.router.catalog.links import check_dollars, check_providers, check_successors, close_to
 from services.router.catalog.marks import CatalogError, Marked, Mistake, Path, read_marked
 
-_SECTIONS = ("providers", "models", "discovered", "fees")
+_SECTIONS = ("providers", "exchange", "models", "discovered", "fees")
 _FIELDS = sorted(
     {
         name
@@ -23,9 +23,13 @@ _FIELDS = sorted(
             doc.ProviderEntry,
             doc.Abilities,
             doc.Timeouts,
-            doc.ModelEntry,
-            doc.Modalities,
-            doc.Serving,
+            models.ModelEntry,
+            models.Modalities,
+            models.Serving,
+            models.Media,
+            models.Retirement,
+            models.Revision,
+            models.PriceChange,
             prices.MicroPrices,
             prices.UnitPrice,
         )
@@ -59,12 +63,13 @@ class Provider:
 
 @dataclass(frozen=True)
 class CatalogFile:
-    """The checked file: providers in use, all models, what discovered models get, fees of tools."""
+    """The checked file: providers in use, all models, what discovered models get, fees, what a dollar costs."""
 
     providers: tuple[Provider, ...]
-    models: tuple[doc.ModelEntry, ...]
+    models: tuple[models.ModelEntry, ...]
     discovered: doc.DiscoveredDefaults | None
     fees: tuple[doc.FeeEntry, ...] = ()
+    exchange: prices.Exchange | None = None
 
 
 def load(file: FilePath, environment: Mapping[str, str]) -> CatalogFile:
@@ -98,19 +103,24 @@ class _Check:
             if name not in _SECTIONS:
                 self._marked.wrong(self._marked.key_line((name,)), _unknown(name, _SECTIONS))
         providers = self._entries(data, "providers", doc.ProviderEntry)
-        models = self._entries(data, "models", doc.ModelEntry)
+        listed = self._entries(data, "models", models.ModelEntry)
         fees = self._entries(data, "fees", doc.FeeEntry) if "fees" in data else {}
-        discovered = None
-        if data.get("discovered") is not None:
-            discovered = self._entry(doc.DiscoveredDefaults, data["discovered"], ("discovered",))
-        self._known_providers(data, models)
+        discovered = self._section(data, "discovered", doc.DiscoveredDefaults)
+        exchange = self._section(data, "exchange", prices.Exchange)
+        check_providers(self._marked, data, listed)
+        check_successors(self._marked, listed)
+        if data.get("exchange") is None:
+            check_dollars(self._marked, _priced(listed, discovered))
         for number, provider in providers.items():
             if provider.discover and data.get("discovered") is None:
                 line = self._marked.line(("providers", number, "discover"))
                 self._marked.wrong(line, "discover needs the section 'discovered' with a default price")
         in_use = [self._in_use(number, provider) for number, provider in providers.items()]
         used = tuple(provider for provider in in_use if provider is not None)
-        return CatalogFile(used, tuple(models.values()), discovered, tuple(fees.values()))
+        return CatalogFile(used, tuple(listed.values()), discovered, tuple(fees.values()), exchange)
+
+    def _section(self, data: dict[str, Any], name: str, kind: type[E]) -> E | None:
+        return self._entry(kind, data[name], (name,)) if data.get(name) is not None else None
 
     def _entries(self, data: dict[str, Any], section: str, kind: type[E]) -> dict[int, E]:
         items = data.get(section)
@@ -157,22 +167,6 @@ class _Check:
             reason = f"{_label(path)} {_must(kind, problem)}"
         self._marked.wrong(line, reason)
 
-    def _known_providers(self, data: dict[str, Any], models: dict[int, doc.ModelEntry]) -> None:
-        # Names are taken from the raw file: a provider with a mistake of its own is still known.
-        listed = data.get("providers")
-        entries = listed if isinstance(listed, list) else []
-        names = [item.get("id") for item in entries if isinstance(item, dict)]
-        known = [name for name in names if isinstance(name, str)]
-        for number, model in models.items():
-            for place, serving in enumerate(model.served_by):
-                if serving.provider not in known:
-                    line = self._marked.line(("models", number, "served_by", place, "provider"))
-                    self._marked.wrong(
-                        line,
-                        f"{model.id!r} is served by the unknown provider {serving.provider!r}"
-                        + _close(serving.provider, known),
-                    )
-
     def _in_use(self, number: int, entry: doc.ProviderEntry) -> Provider | None:
         path: Path = ("providers", number)
         keys = {name: self._environment.get(name, "").strip() for name in entry.key_env}
@@ -202,6 +196,18 @@ class _Check:
             entry.abilities.settled(entry.format),
             entry.timeouts,
         )
+
+
+def _priced(
+    listed: Mapping[int, models.ModelEntry], discovered: doc.DiscoveredDefaults | None
+) -> dict[Path, prices.Priced]:
+    """Everything with token prices, by its place in the file."""
+    found: dict[Path, prices.Priced] = {("discovered",): discovered} if discovered is not None else {}
+    for number, model in listed.items():
+        found["models", number] = model
+        for place, change in enumerate(model.price_changes):
+            found["models", number, "price_changes", place] = change
+    return found
 
 
 def _label(path: Path) -> str:
@@ -234,9 +240,4 @@ def _must(kind: str, problem: Any) -> str:
 
 
 def _unknown(name: str, known: tuple[str, ...] | list[str]) -> str:
-    return f"unknown field {name!r}{_close(name, known)}"
-
-
-def _close(name: str, known: tuple[str, ...] | list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    return f"unknown field {name!r}{close_to(name, known)}"

@@ -5,13 +5,15 @@ Used by document.py, which says where a price may stand, and by cards.py.
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Literal, Self, get_args
+from datetime import date
+from decimal import Decimal
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from libs.core.money import PER_RUPIAH
 from libs.events.router import Price, PriceLine
-from services.router.catalog.fields import Entry, MicroIdr, Rupiah
+from services.router.catalog.fields import Dollars, Entry, MicroIdr, Rupiah
 
 Unit = Literal["image", "second", "1k_chars", "song", "page", "call"]
 
@@ -55,24 +57,56 @@ class MicroPrices(Entry):
 NO_TOKEN_PRICES = MicroPrices(input=0, output=0)
 
 
+class DollarPrices(Entry):
+    """US dollars per million tokens, as texts with at most six decimals, so that they stay exact."""
+
+    input: Dollars
+    output: Dollars
+    cache_read: Dollars | None = None
+    cache_write: Dollars | None = None
+
+
+class Exchange(Entry):
+    """What a US dollar costs in Rupiah, and since which day that is said."""
+
+    usd_idr: Annotated[int, Field(strict=True, ge=1, le=100_000)]
+    as_of: date
+
+
 class Priced(Entry):
-    """Something with token prices, in one of the two units."""
+    """Something with token prices, in one of three ways."""
 
     rupiah_per_1m_tokens: RupiahPrices | None = None
     micro_idr_per_1m_tokens: MicroPrices | None = None
+    usd_per_1m_tokens: DollarPrices | None = None
 
     @model_validator(mode="after")
-    def _one_unit(self) -> Self:
-        if self.rupiah_per_1m_tokens is not None and self.micro_idr_per_1m_tokens is not None:
-            raise ValueError("prices are given in both units: keep one")
+    def _given_in_one_way(self) -> Self:
+        ways = (self.rupiah_per_1m_tokens, self.micro_idr_per_1m_tokens, self.usd_per_1m_tokens)
+        if sum(way is not None for way in ways) > 1:
+            raise ValueError("prices are given in more than one way: keep one")
         return self
 
-    def prices(self) -> MicroPrices | None:
-        """The prices in micro-Rupiah per million tokens, None when there are none."""
-        if self.rupiah_per_1m_tokens is None:
-            return self.micro_idr_per_1m_tokens
-        given = self.rupiah_per_1m_tokens.model_dump(exclude_none=True)
-        return MicroPrices(**{item: amount * PER_RUPIAH for item, amount in given.items()})
+    @property
+    def has_prices(self) -> bool:
+        return bool(self.rupiah_per_1m_tokens or self.micro_idr_per_1m_tokens or self.usd_per_1m_tokens)
+
+    @property
+    def costs_nothing(self) -> bool:
+        """Whether its input and output prices are both 0."""
+        prices = self.prices(1)
+        return prices is None or not (prices.input or prices.output)
+
+    def prices(self, usd_idr: int) -> MicroPrices | None:
+        """The prices in micro-Rupiah per million tokens at that many Rupiah for a dollar; None when there are none."""
+        if self.rupiah_per_1m_tokens is not None:
+            rupiah = self.rupiah_per_1m_tokens.model_dump(exclude_none=True)
+            return MicroPrices(**{item: amount * PER_RUPIAH for item, amount in rupiah.items()})
+        if self.usd_per_1m_tokens is not None:
+            dollars = self.usd_per_1m_tokens.model_dump(exclude_none=True)
+            # Six decimals of a dollar times whole Rupiah are whole micro-Rupiah.
+            return MicroPrices(**{item: int(Decimal(text) * PER_RUPIAH) * usd_idr for item, text in dollars.items()})
+        return self.micro_idr_per_1m_tokens
 
 
 class Amount(Entry):
@@ -109,7 +143,7 @@ def units_of(endpoints: Iterable[str]) -> set[Unit]:
     return {UNIT_OF[endpoint] for endpoint in endpoints if endpoint in UNIT_OF}
 
 
-def price_of(prices: MicroPrices | None, per: Unit | None = None, unit: int | None = None) -> Price:
+def price_of(prices: MicroPrices | None, per: str | None = None, unit: int | None = None) -> Price:
     """A price version, named by its content: the same figures have the same version for ever.
 
     ``unit`` is the price of one ``per`` in micro-Rupiah, of what is not billed by tokens.

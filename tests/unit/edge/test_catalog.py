@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from libs.events.router import Price, PriceLine
+from libs.events.router import Media, Price, PriceLine
 from services.edge.catalog import Catalog
 from tests.unit.edge.published import Published, card, catalog
 
@@ -95,3 +95,46 @@ def test_the_list_follows_the_catalogue() -> None:
     assert set(entries(listed)) == {"a"}
     published.put(card("b"))
     assert set(entries(listed)) == {"a", "b"}
+
+
+@pytest.mark.rule(
+    "MODEL-035", "MODEL-036", "MODEL-037", "MODEL-038", "MODEL-039", "MODEL-040", "MODEL-041", "MODEL-042", "MODEL-043"
+)
+def test_media_fields_are_listed_where_they_are_recorded() -> None:
+    voice = Media(voices=("Nova", "nova"), formats=("mp3", "wav"), max_input_chars=4_000)
+    song = Media(formats=("mp3",), max_prompt_chars=500, max_lyrics_chars=3_000, max_duration_secs=240)
+    film = Media(video_durations=(5, 10), video_resolutions=("720p", "1080p"), max_reference_images=0)
+    listed = entries(
+        catalog(
+            card("voice", "audio_speech", media=voice),
+            card("song", "music", media=song),
+            card("film", "videos", media=film),
+            card("longer", "videos", media=Media(video_extensions=True)),
+            card("plain", "videos"),
+        )
+    )
+    usual = set(listed["plain"])
+
+    def media(name: str) -> dict[str, Any]:
+        return {field: value for field, value in listed[name].items() if field not in usual}
+
+    assert media("voice") == {"voices": ["Nova", "nova"], "formats": ["mp3", "wav"], "max_input_chars": 4_000}
+    assert media("song") == {
+        "formats": ["mp3"],
+        "max_prompt_chars": 500,
+        "max_lyrics_chars": 3_000,
+        "max_duration_secs": 240,
+    }
+    assert media("film") == {
+        "video_durations": [5, 10],
+        "video_resolutions": ["720p", "1080p"],
+        "max_reference_images": 0,
+    }
+    assert media("longer") == {"video_extensions": True}
+
+
+@pytest.mark.rule("MODEL-033", "MODEL-055")
+def test_a_planned_retirement_is_told_and_changes_nothing_else() -> None:
+    listed = entries(catalog(card("m"), card("old", sunset_at=1_900_000_000, successor="m")))
+    assert (listed["m"]["sunset_at"], listed["old"]["sunset_at"]) == (None, 1_900_000_000)
+    assert "successor" not in listed["old"]

@@ -10,11 +10,12 @@ from services.router.catalog.discover import is_chat_model, usable
 from services.router.catalog.load import load
 from services.router.catalog.prices import MicroPrices, price_of
 
+NOW_S = 1_800_000_000
 SHIPPED = Path(__file__).resolve().parents[3] / "deploy" / "catalog.yaml"
 
 
 def shipped(listings: Listings, key: str = "sk-1") -> Catalog:
-    return assemble(load(SHIPPED, {"OPENAI_API_KEY": key}), listings)
+    return assemble(load(SHIPPED, {"OPENAI_API_KEY": key}), listings, NOW_S)
 
 
 def card(catalog: Catalog, name: str) -> ModelPublished:
@@ -108,7 +109,7 @@ models:
 @pytest.fixture
 def media(tmp_path: Path) -> Catalog:
     (tmp_path / "catalog.yaml").write_text(MEDIA)
-    return assemble(load(tmp_path / "catalog.yaml", {}), {})
+    return assemble(load(tmp_path / "catalog.yaml", {}), {}, NOW_S)
 
 
 @pytest.mark.rule("MODEL-049", "MODEL-051", "MODEL-052", "MODEL-053")
@@ -158,7 +159,7 @@ models:
   - {id: m:free, vendor: v, free: true, free_token_budget: 1000000, served_by: [{provider: sim}]}
 """
     )
-    catalog = assemble(load(tmp_path / "catalog.yaml", {}), {})
+    catalog = assemble(load(tmp_path / "catalog.yaml", {}), {}, NOW_S)
     assert [
         (card(catalog, name).subscribers_only, card(catalog, name).free_token_budget) for name in ("m", "m:free")
     ] == [

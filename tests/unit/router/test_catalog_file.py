@@ -104,7 +104,7 @@ def test_a_key_that_cannot_be_sent_is_refused_without_showing_it() -> None:
 
 def test_prices_in_rupiah_become_whole_micro_rupiah() -> None:
     sim = load(SHIPPED, {}).models[0]
-    prices = sim.prices()
+    prices = sim.prices(0)
     assert prices is not None
     assert (prices.input, prices.output, prices.cache_read, prices.cache_write) == (
         4_200_000_000,

@@ -191,7 +191,7 @@ def test_answers_are_reused_while_nothing_changes(world: World) -> None:
 
 def test_a_changed_catalogue_counts_for_the_next_request(world: World, tmp_path: Path) -> None:
     held = world.ask()
-    world.routing.offer(assemble(load(tmp_path / "catalog.yaml", {"P1_A": "sk-new", "P2": "x"}), {}))
+    world.routing.offer(assemble(load(tmp_path / "catalog.yaml", {"P1_A": "sk-new", "P2": "x"}), {}, T0 // 1000))
     assert held.route.attempts[0].credential == "sk-a"
     assert world.ask().route.attempts[0].credential == "sk-new"
 
@@ -199,7 +199,7 @@ def test_a_changed_catalogue_counts_for_the_next_request(world: World, tmp_path:
 def test_a_price_stays_known_after_it_changed(world: World, tmp_path: Path) -> None:
     version = world.ask().route.model.price.version
     (tmp_path / "catalog.yaml").write_text(TWO_PROVIDERS.replace("output: 2,", "output: 3,"))
-    world.routing.offer(assemble(load(tmp_path / "catalog.yaml", {"P1_A": "a"}), {}))
+    world.routing.offer(assemble(load(tmp_path / "catalog.yaml", {"P1_A": "a"}), {}, T0 // 1000))
     assert world.ask().route.model.price.version != version
     old = world.routing.price(version)
     assert old is not None

@@ -36,7 +36,7 @@ class World:
         self.telemetry = Telemetry("router", TelemetrySettings())
         self.book = HealthBook(HealthRules(), self.clock, self.telemetry)
         self.routing = Routing(self.book, self.clock, self.telemetry)
-        self.routing.offer(assemble(load(folder / "catalog.yaml", keys), {}))
+        self.routing.offer(assemble(load(folder / "catalog.yaml", keys), {}, T0 // 1000))
 
     def ask(
         self, model: str = "both", endpoint: str = "chat", account: str = "acct_1", request: str = "r", **needs: Any
