@@ -62,6 +62,9 @@ class FreeRoute:
             self._serving = _quota_of(model)
             if allowed.leased:
                 self._held[self._serving] = model.id
+            if admitted.granted is not None:
+                # What a capped key was granted stands for the models that follow.
+                max_tokens = min(max_tokens, admitted.granted.max_tokens)
             admitted.route, admitted.max_tokens, admitted.leased = route, max_tokens, allowed.leased
             admitted.reasoning = gate(request.reasoning, model.reasoning, model.reasoning_options)
             admitted.headers = gated_header(request, admitted.reasoning) + limit_headers(allowed)
