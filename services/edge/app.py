@@ -34,7 +34,7 @@ from services.edge.clients import (
     router_checks,
 )
 from services.edge.dialects import Dialect, KyaraDialect
-from services.edge.endpoints import account, account_keys, health, models, reading, usage
+from services.edge.endpoints import account, account_keys, health, manifests, models, reading, usage
 from services.edge.endpoints.chat import ChatEndpoint, ChatParts
 from services.edge.endpoints.count_tokens import CountTokens
 from services.edge.funds import Funds
@@ -102,13 +102,14 @@ def build(settings: EdgeSettings) -> Service:
 
     # A redirect would repeat whatever host the caller claims to have asked.
     reads = FastAPI(title="kenari", docs_url=None, redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False)
-    for endpoint in (models, account, account_keys, usage, health):
+    for endpoint in (models, account, account_keys, usage, health, manifests):
         reads.include_router(endpoint.router)
     reading.install_handlers(reads)
     openapi.install(reads)
     reads.state.keys, reads.state.catalog, reads.state.ledger = keys, catalog, ledger
     reads.state.accounts, reads.state.live, reads.state.bodies = accounts, live, parts.bodies
     reads.state.callers, reads.state.limiter, reads.state.problems = callers, limiter, service.problems
+    reads.state.public_url = settings.reached_at
 
     http = settings.http
     # Idle connections of clients live longer than the usual pauses between requests.

@@ -34,12 +34,16 @@ class Catalog:
         model = self._table.get(model_id)
         return model if model is not None and model.kind == "model" else None
 
+    def listed(self, modality: str | None) -> list[ModelPublished]:
+        """The models of a list, by id: the usual one, or that of one of MODALITIES."""
+        models = sorted(self._table.values(), key=lambda model: model.id)
+        return [model for model in models if _listed(model, modality)]
+
     def render(self, modality: str | None) -> bytes:
         """The JSON body of ``GET /v1/models``, whole or of one of MODALITIES."""
         body = self._rendered.get(modality)
         if body is None:
-            models = sorted(self._table.values(), key=lambda model: model.id)
-            entries = [_entry(model, modality) for model in models if _listed(model, modality)]
+            entries = [_entry(model, modality) for model in self.listed(modality)]
             body = self._rendered[modality] = msgspec.json.encode({"object": "list", "data": entries})
         return body
 

@@ -50,6 +50,8 @@ class EdgeSettings(ServiceSettings):
     ops: OpsSettings = OpsSettings(port=7200)
     body: BodyLimits = BodyLimits()
 
+    # Where clients reach this gateway, without /v1; without it the address it listens on.
+    public_url: str = ""
     accounts_address: str = "127.0.0.1:7101"
     router_address: str = "127.0.0.1:7102"
     limiter_address: str = "127.0.0.1:7103"
@@ -86,3 +88,8 @@ class EdgeSettings(ServiceSettings):
     remember_refusals_s: float = Field(2.0, ge=0)
     # The longest a free request waits for one in flight to leave its place of the daily quota.
     free_place_wait_s: float = Field(10.0, ge=0)
+
+    @property
+    def reached_at(self) -> str:
+        """The base URL that clients are told, without a slash at its end."""
+        return self.public_url.rstrip("/") or f"http://{self.http.host}:{self.http.port}"

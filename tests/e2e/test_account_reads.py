@@ -225,3 +225,17 @@ def test_a_path_with_a_slash_too_many_is_unknown(system: System, path: str) -> N
 def test_health_answers_without_a_key(system: System) -> None:
     answer = httpx.get(f"{system.base_url}/health")
     assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+@pytest.mark.rule("INT-006", "INT-010", "INT-017")
+def test_manifests_are_public_and_what_they_say_can_be_called(system: System, person: Person) -> None:
+    provider = httpx.get(f"{system.base_url}/.well-known/ccr-provider.json").json()["provider"]
+    assert provider["base_url"] == f"{system.base_url}/v1"
+    assert "fx-oai" in provider["models"]
+    assert not {"fx-mute", "fx-image"} & set(provider["models"])
+    body = {"model": "fx-oai", "messages": [{"role": "user", "content": "Hello!"}]}
+    url = f"{provider['base_url']}/chat/completions"
+    assert httpx.post(url, json=body, headers=person.headers, timeout=20).status_code == 200
+    registry = httpx.get(f"{system.base_url}/.well-known/models.dev.json")
+    assert registry.headers["cache-control"] == "public, max-age=120"
+    assert set(provider["models"]) < set(registry.json()["kenari"]["models"])
