@@ -1,0 +1,85 @@
+"""A real ledger on a database of its own whose clock stands still, for the tests of this folder."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from libs.core.clock import SystemClock
+from libs.core.settings import TelemetrySettings
+from libs.db.database import Database
+from libs.db.migrate import folders
+from libs.ops.telemetry import Telemetry
+from services.ledger import invariants
+from services.ledger.domain import pricing
+from services.ledger.jobs import Jobs
+from services.ledger.prices import Prices
+from services.ledger.reads import Reads
+from services.ledger.rpc import LedgerRpc
+from services.ledger.service import Ledger
+from services.ledger.store import Store
+from tests.money.clock import StoppedClock
+from tests.money.ledger import RealLedger
+from tests.money.world import PRICES
+from tests.service.ledger.bare import settings
+from tests.service.ledger.conftest import admin_of
+from tests.support.stack import Postgres
+
+DAYS = 400
+"""How far a story may go on, in days."""
+
+
+class Catalogue:
+    """A router that knows the prices of the world."""
+
+    async def price(self, version: str) -> pricing.Price | None:
+        for one in PRICES:
+            if one.version == version:
+                return pricing.Price(version, one.input, one.output, one.cache_read, one.cache_write)
+        return None
+
+
+@asynccontextmanager
+async def opened(postgres: Postgres, dsn: str, **values: Any) -> AsyncIterator[RealLedger]:
+    """A running ledger on that database, its clock at the real time; at the end its books must be sound."""
+    admin = await admin_of(postgres, dsn)
+    clock = await StoppedClock.install(admin, dsn.rsplit("/", 1)[1], SystemClock().now_ms())
+    chosen = settings(dsn, **values)
+    telemetry = Telemetry("ledger", TelemetrySettings())
+    database = Database(chosen.database, telemetry, statement_ms=2_000, lock_ms=500)
+    store = Store(database, clock)
+    ledger = Ledger(database, store, Prices(store, Catalogue(), telemetry), chosen, telemetry)
+    await database.start()
+    await ledger.start()
+    try:
+        rpc = LedgerRpc(ledger, Reads(database), telemetry)
+        yield RealLedger(rpc, Jobs(store, database, chosen.keep, clock, telemetry), clock, admin)
+        assert {found.name: rows async for found, rows in invariants.check(database, quick=False) if rows} == {}
+    finally:
+        await ledger.stop()
+        await database.stop()
+        await admin.close()
+
+
+async def _made(postgres: Postgres) -> str:
+    dsn = await postgres.database(folders()["ledger"])
+    admin = await admin_of(postgres, dsn)
+    # What is lost in a crash is of no interest here, and a commit need not wait for the disk.
+    await admin.execute(f"alter database {dsn.rsplit('/', 1)[1]} set synchronous_commit = off")
+    await admin.execute("select make_partitions(utc_day() - 1, utc_day() + $1::integer)", 60)
+    await admin.close()
+    return dsn
+
+
+@pytest.fixture(scope="session")
+def money_dsn(postgres: Postgres) -> str:
+    """The database of these tests; accounts are new in each, so that nobody empties it."""
+    return asyncio.run(_made(postgres))
+
+
+@pytest.fixture
+async def real(postgres: Postgres, money_dsn: str) -> AsyncIterator[RealLedger]:
+    async with opened(postgres, money_dsn) as made:
+        yield made
