@@ -9,3 +9,13 @@ NIGHTLY = bool(os.environ.get("KENARI_NIGHTLY"))
 
 EXAMPLES = 20_000 if NIGHTLY else 500
 """Examples of each property."""
+
+STORIES = 5_000 if NIGHTLY else 60
+STORY_STEPS = 200 if NIGHTLY else 50
+"""Random lives of an account, and the steps of each."""
+
+LONG_S = 4 * 3_600 if NIGHTLY else 120
+"""The longest one of these tests may take, in seconds."""
+
+SEED = int(os.environ.get("KENARI_SEED", "0"))
+"""The seed to repeat; 0: a new one each run."""

@@ -14,21 +14,22 @@ from tests.money.world import CHAT_MODELS, ENDPOINTS, PIECE, RUPIAH, plans
 
 _STEPS = (
     *["reserve"] * 9,
-    *["settle"] * 7,
+    *["settle"] * 9,
     *["pass_time"] * 4,
     *["credit"] * 2,
     *["plan"] * 3,
-    *["choose"] * 3,
+    *["choose"] * 4,
     *["release", "touch", "again", "job", "end_job", "grant"],
 )
-_PASSES = (0, 1, 1_000, MINUTE, 90_000, 3 * MINUTE, HOUR, 5 * HOUR, DAY, 7 * DAY, 15 * DAY)
+_PASSES = (0, 1, 1_000, 20_000, MINUTE, 90_000, 3 * MINUTE, HOUR, 5 * HOUR, DAY, 7 * DAY, 15 * DAY)
+_LONGEST = 50 * DAY
 _KEYS = {
     "open": Caps(),
-    "spend": Caps(spend=25 * RUPIAH),
-    "tokens": Caps(tokens=9_000),
-    "daily": Caps(spend=12 * RUPIAH, tokens=20_000, period="day"),
-    "weekly": Caps(spend=30 * RUPIAH, period="week"),
-    "monthly": Caps(tokens=30_000, period="month"),
+    "spend": Caps(spend=20 * RUPIAH),
+    "tokens": Caps(tokens=6_000),
+    "daily": Caps(spend=9 * RUPIAH, tokens=15_000, period="day"),
+    "weekly": Caps(spend=25 * RUPIAH, period="week"),
+    "monthly": Caps(tokens=20_000, period="month"),
 }
 
 
@@ -43,14 +44,28 @@ class Story:
         self._asked: list[Ask] = []
         self._jobs: list[Ask] = []
         self._epoch = 0
+        self._began = pair.now
+        # Two keys a story, or their caps are never reached.
+        self._keys = [dice.pick(list(_KEYS)), dice.pick(list(_KEYS))]
 
     async def play(self, steps: int) -> None:
         for plan in self._plans:
             await self._pair.put_plan(plan)
+        await self._open()
         for _ in range(steps):
             await getattr(self, f"_{self._dice.pick(_STEPS)}")()
             await self._pair.compare()
         await self._finish()
+
+    async def _open(self) -> None:
+        """Mostly with money and often with a plan, so that a story begins where something can happen."""
+        if self._dice.number(0, 4):
+            await self._pair.credit(self._dice.number(1, 20) * 10 * RUPIAH)
+        if self._dice.number(0, 1):
+            await self._pair.purchase(self._dice.pick(self._plans).plan_id)
+        if self._dice.number(0, 1):
+            await self._choose()
+        await self._pair.compare()
 
     async def _finish(self) -> None:
         """Leave nothing open: the next story shares the clock and the sweeper."""
@@ -77,7 +92,7 @@ class Story:
             est_input=self._dice.number(0, 900),
             max_tokens=self._dice.pick((1, 500, 1_024, 1_025, 2_000, 4_096, 6_000)),
             funding=self._dice.pick(("order",) * 6 + ("balance", "free", "own_key")),
-            subscribers_only=not self._dice.number(0, 9),
+            subscribers_only=not self._dice.number(0, 15),
         )
 
     def _other(self) -> Ask:
@@ -95,7 +110,7 @@ class Story:
         )
 
     def _ask(self, endpoint: str, model: str, **more: object) -> Ask:
-        key = self._dice.pick(list(_KEYS))
+        key = self._dice.pick(self._keys)
         return Ask(
             ref=self._pair.new_ref(),
             account=self._pair.account,
@@ -162,7 +177,8 @@ class Story:
         await self._pair.reserve(ask if self._dice.number(0, 2) else replace(ask, est_input=ask.est_input + 1))
 
     async def _pass_time(self) -> None:
-        await self._pair.pass_ms(self._dice.pick(_PASSES))
+        left = self._began + _LONGEST - self._pair.now
+        await self._pair.pass_ms(min(self._dice.pick(_PASSES), left))
 
     async def _credit(self) -> None:
         await self._pair.credit(self._dice.number(1, 60) * 700_000, self._dice.pick(("top_up", "top_up", "bonus")))

@@ -1,0 +1,1 @@
+"""Faults put into the ledger on purpose, each of which a suite must notice: `make mutants`."""
