@@ -6,6 +6,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import pytest_asyncio
+from services.ledger.funding_rpc import FundingRpc
+from services.ledger.subscriptions import Subscriptions
 
 from libs.core.clock import SystemClock
 from libs.core.settings import TelemetrySettings
@@ -14,7 +17,7 @@ from libs.db.migrate import folders
 from libs.ops.telemetry import Telemetry
 from services.ledger import invariants
 from services.ledger.domain import pricing
-from services.ledger.jobs import Jobs
+from services.ledger.jobs import Jobs, Renewals
 from services.ledger.prices import Prices
 from services.ledger.reads import Reads
 from services.ledger.rpc import LedgerRpc
@@ -37,7 +40,7 @@ class Catalogue:
     async def price(self, version: str) -> pricing.Price | None:
         for one in PRICES:
             if one.version == version:
-                return pricing.Price(version, one.input, one.output, one.cache_read, one.cache_write)
+                return pricing.Price(version, one.input, one.output, one.cache_read, one.cache_write, one.unit)
         return None
 
 
@@ -55,7 +58,9 @@ async def opened(postgres: Postgres, dsn: str, **values: Any) -> AsyncIterator[R
     await ledger.start()
     try:
         rpc = LedgerRpc(ledger, Reads(database), telemetry)
-        yield RealLedger(rpc, Jobs(store, database, chosen.keep, clock, telemetry), clock, admin)
+        jobs = Jobs(store, database, chosen.keep, clock, telemetry)
+        funds = FundingRpc(ledger, database, clock)
+        yield RealLedger((rpc, funds), jobs, Renewals(Subscriptions(database, clock)), clock, admin)
         assert {found.name: rows async for found, rows in invariants.check(database, quick=False) if rows} == {}
     finally:
         await ledger.stop()
@@ -79,7 +84,16 @@ def money_dsn(postgres: Postgres) -> str:
     return asyncio.run(_made(postgres))
 
 
-@pytest.fixture
-async def real(postgres: Postgres, money_dsn: str) -> AsyncIterator[RealLedger]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(postgres: Postgres, money_dsn: str) -> AsyncIterator[RealLedger]:
+    """One ledger for all tests of a file: starting it takes longer than any of them."""
     async with opened(postgres, money_dsn) as made:
         yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def real(running: RealLedger) -> AsyncIterator[RealLedger]:
+    """The ledger, with its clock back where it began; needs ``pytest.mark.asyncio(loop_scope="module")``."""
+    began = running.clock.now_ms()
+    yield running
+    await running.clock.set(began)

@@ -5,10 +5,11 @@ Used by pair.py; made by conftest.py. Refusals come out as the model's RefusedEr
 
 from typing import Any
 
-from kenari.ledger.v1 import ledger_pb2
+from kenari.ledger.v1 import funding_pb2, ledger_pb2
+from services.ledger.funding_rpc import FundingRpc
 
 from libs.core.errors import KenariError
-from services.ledger.jobs import Jobs
+from services.ledger.jobs import Jobs, Renewals
 from services.ledger.rpc import LedgerRpc
 from tests.money import wire
 from tests.money.clock import StoppedClock
@@ -20,9 +21,12 @@ from tests.money.model.settling import Report
 class RealLedger:
     """One ledger process with a clock in the test's hands."""
 
-    def __init__(self, rpc: LedgerRpc, jobs: Jobs, clock: StoppedClock, admin: Any) -> None:
-        self.rpc = rpc
+    def __init__(
+        self, services: tuple[LedgerRpc, FundingRpc], jobs: Jobs, renewals: Renewals, clock: StoppedClock, admin: Any
+    ) -> None:
+        self._services = services
         self.jobs = jobs
+        self.renewals = renewals
         self.clock = clock
         self.admin = admin
         self.ttl: dict[Ref, int] = {}
@@ -31,7 +35,7 @@ class RealLedger:
     async def call(self, name: str, message: Any) -> Any:
         """One RPC, whoever answers it."""
         try:
-            return await getattr(self.rpc, name)(message, None)
+            return await getattr(next(one for one in self._services if hasattr(one, name)), name)(message, None)
         except KenariError as error:
             raise RefusedError(error.reason) from error
 
@@ -59,25 +63,25 @@ class RealLedger:
         return [(gone.request_id, gone.line) for gone in (await self.call("Touch", call)).gone]
 
     async def charge(self, ask: Ask) -> Charged | Denied:
-        return wire.charged(await self.call("Charge", ledger_pb2.ChargeRequest(job=wire.reserve(ask))))
+        return wire.charged(await self.call("Charge", funding_pb2.ChargeRequest(job=wire.reserve(ask))))
 
     async def complete(self, account: str, ref: Ref) -> Ended:
-        call = ledger_pb2.CompleteChargeRequest(request_id=ref[0], line=ref[1], account_id=account, vendor="Simulated")
+        call = funding_pb2.CompleteChargeRequest(request_id=ref[0], line=ref[1], account_id=account, vendor="Simulated")
         told = await self.call("CompleteCharge", call)
         return Ended(told.cost_micro_idr, told.duplicate)
 
     async def refund(self, account: str, ref: Ref) -> Ended:
-        call = ledger_pb2.RefundRequest(request_id=ref[0], line=ref[1], account_id=account, reason="failed")
+        call = funding_pb2.RefundRequest(request_id=ref[0], line=ref[1], account_id=account, reason="failed")
         told = await self.call("Refund", call)
         return Ended(told.refunded_micro_idr, told.duplicate)
 
     async def put_plan(self, plan: Plan) -> None:
-        await self.call("PutPlan", ledger_pb2.PutPlanRequest(plan=wire.plan(plan)))
+        await self.call("PutPlan", funding_pb2.PutPlanRequest(plan=wire.plan(plan)))
 
     async def state(self, account: str, slots: list[KeySlot]) -> dict[str, Any]:
         """Everything the reads tell about an account, and how its wallet is split."""
         balance = await self.call("GetBalance", ledger_pb2.GetBalanceRequest(account_id=account))
-        funding = await self.call("GetFunding", ledger_pb2.GetFundingRequest(account_id=account))
+        funding = await self.call("GetFunding", funding_pb2.GetFundingRequest(account_id=account))
         wallet = await self.admin.fetchrow(
             "select paid, bonus, paid_in_total from wallet where account_id = $1", account
         )
@@ -93,7 +97,7 @@ class RealLedger:
         caps = slot.caps
         told = await self.call(
             "GetKeyUsage",
-            ledger_pb2.GetKeyUsageRequest(
+            funding_pb2.GetKeyUsageRequest(
                 account_id=account,
                 key_id=slot.key,
                 caps=ledger_pb2.KeyCaps(
@@ -118,7 +122,7 @@ def _funding(told: Any) -> dict[str, Any]:
         else None,
         "windows": {
             one.window: (one.ceiling_micro_idr, one.used_micro_idr, one.reserved_micro_idr, one.resets_at_ms)
-            for one in sub.windows
+            for one in (sub.windows if sub.active else ())
         },
         "searches": (sub.daily_searches, sub.searches_used),
         "coupons": {one.coupon_id: one.used_micro_idr for one in told.coupons},

@@ -5,14 +5,16 @@ Used by the tests of this folder; without a real ledger the model runs alone.
 
 import itertools
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from kenari.ledger.v1 import ledger_pb2
+from kenari.ledger.v1 import funding_pb2
 
 from libs.core.ids import uuid7_hex
 from tests.money.ledger import RealLedger
 from tests.money.model.answers import Bought, Charged, Denied, Ended, Granted, Redirect, RefusedError, Released, Settled
 from tests.money.model.book import Book
+from tests.money.model.endpoints import CHAT
 from tests.money.model.facts import Allocation, Ask, Coupon, Plan, Ref
 from tests.money.model.settling import Report
 from tests.money.model.view import slots_of, view
@@ -21,13 +23,17 @@ Answer = TypeVar("Answer")
 
 
 class Pair:
-    """One account in both worlds, at a time that only ``pass_ms`` moves."""
+    """One account in both worlds, at a time that only ``pass_ms`` moves.
+
+    The ledger names a cycle of a plan by its millisecond, so that no two begin in one.
+    """
 
     def __init__(self, real: RealLedger, now_ms: int, account: str = "") -> None:
         self.book = Book()
         self.real = real
         self.now = now_ms
         self.account = account or f"acct_{uuid7_hex()}"
+        self.told: list[str] = []
         self._keys = (f"{self.account}-{number}" for number in itertools.count())
 
     def new_ref(self, line: int = 0) -> Ref:
@@ -37,32 +43,37 @@ class Pair:
     async def pass_ms(self, milliseconds: int) -> None:
         """Let time go by, and what is done by the clock be done."""
         self.now += milliseconds
+        self.told.append(f"{milliseconds} ms pass")
         await self.real.clock.set(self.now)
         self.book.expire(self.now)
         await self.real.jobs.sweep()
         self.book.renew(self.now)
-        await self.real.jobs.renew()
+        await self.real.renewals.run()
 
     async def credit(self, amount: int, kind: str = "top_up") -> None:
         mine = self.book.credit(self.account, amount, kind)
         assert await self.real.credit(self.account, amount, kind, next(self._keys)) == mine
 
     async def reserve(self, ask: Ask) -> Granted | Denied | Redirect | str:
+        again = ask.ref in self.book.account(self.account).holds
         mine = _said(lambda: self.book.reserve(ask, self.now))
         theirs = await _heard(self.real.reserve(ask))
-        _agree(ask, mine, theirs)
+        if again and isinstance(mine, Granted):
+            # What a plan has left is told once.
+            mine = replace(mine, plan_left=None)
+        self._agree(ask, mine, theirs)
         return mine
 
     async def settle(self, ask: Ask, report: Report) -> Settled | str:
         mine = _said(lambda: self.book.settle(ask, report, self.now))
         hold = self.book.account(self.account).holds.get(ask.ref)
         kind = hold.source.kind if hold else {"free": "free", "own_key": "byok"}.get(ask.funding, "payg")
-        _agree(ask, mine, await _heard(self.real.settle(ask, kind, report)))
+        self._agree(("settle", ask.ref, report), mine, await _heard(self.real.settle(ask, kind, report)))
         return mine
 
     async def release(self, ref: Ref) -> Released | str:
         mine = _said(lambda: self.book.release(self.account, ref))
-        _agree(ref, mine, await _heard(self.real.release(self.account, ref)))
+        self._agree(("release", ref), mine, await _heard(self.real.release(self.account, ref)))
         return mine
 
     async def touch(self, refs: list[Ref]) -> list[Ref]:
@@ -72,17 +83,17 @@ class Pair:
 
     async def charge(self, ask: Ask) -> Charged | Denied | Redirect | str:
         mine = _said(lambda: self.book.charge(ask, self.now))
-        _agree(ask, mine, await _heard(self.real.charge(ask)))
+        self._agree(ask, mine, await _heard(self.real.charge(ask)))
         return mine
 
     async def complete(self, ref: Ref) -> Ended | str:
         mine = _said(lambda: self.book.complete(self.account, ref))
-        _agree(ref, mine, await _heard(self.real.complete(self.account, ref)))
+        self._agree(("complete", ref), mine, await _heard(self.real.complete(self.account, ref)))
         return mine
 
     async def refund(self, ref: Ref) -> Ended | str:
         mine = _said(lambda: self.book.refund(self.account, ref))
-        _agree(ref, mine, await _heard(self.real.refund(self.account, ref)))
+        self._agree(("refund", ref), mine, await _heard(self.real.refund(self.account, ref)))
         return mine
 
     async def put_plan(self, plan: Plan) -> None:
@@ -92,26 +103,28 @@ class Pair:
     async def purchase(
         self, plan_id: str, *, new_cycle: bool = False, expected: int | None = None, key: str = ""
     ) -> Bought | str:
+        await self.pass_ms(1)
         key = key or next(self._keys)
         mine = _said(
             lambda: self.book.purchase(self.account, plan_id, key, self.now, new_cycle=new_cycle, expected=expected)
         )
-        call = ledger_pb2.PurchasePlanRequest(
+        call = funding_pb2.PurchasePlanRequest(
             account_id=self.account,
             plan_id=plan_id,
             idempotency_key=key,
             new_cycle=new_cycle,
             expected_price_micro_idr=expected,
         )
-        _agree(call, _terms(mine), _told_terms(await _heard(self.real.call("PurchasePlan", call))))
+        self._agree(call, _terms(mine), _told_terms(await _heard(self.real.call("PurchasePlan", call))))
         return mine
 
     async def grant(self, plan_id: str, source: str, *, days: int = 0, paid: int = 0) -> Bought | str:
+        await self.pass_ms(1)
         key = next(self._keys)
         mine = _said(
             lambda: self.book.grant_plan(self.account, plan_id, key, self.now, source=source, days=days, paid=paid)
         )
-        call = ledger_pb2.GrantPlanRequest(
+        call = funding_pb2.GrantPlanRequest(
             account_id=self.account,
             plan_id=plan_id,
             idempotency_key=key,
@@ -119,20 +132,21 @@ class Pair:
             days=days,
             paid_micro_idr=paid,
         )
-        _agree(call, _terms(mine), _told_terms(await _heard(self.real.call("GrantPlan", call))))
+        self._agree(call, _terms(mine), _told_terms(await _heard(self.real.call("GrantPlan", call))))
         return mine
 
     async def auto_renew(self, wanted: bool) -> None:
-        self.book.account(self.account).auto_renew = wanted
-        call = ledger_pb2.SetAutoRenewRequest(account_id=self.account, auto_renew=wanted)
-        await self.real.call("SetAutoRenew", call)
+        mine = _said(lambda: self.book.auto_renew(self.account, wanted, self.now))
+        call = funding_pb2.SetAutoRenewRequest(account_id=self.account, auto_renew=wanted)
+        theirs = await _heard(self.real.call("SetAutoRenew", call))
+        self._agree(call, mine, theirs if isinstance(theirs, str) else None)
 
     async def choose(self, *, keep_balance: bool, free_fallback: bool) -> None:
         account = self.book.account(self.account)
         account.keep_balance, account.free_fallback = keep_balance, free_fallback
         await self.real.call(
             "SetFunding",
-            ledger_pb2.SetFundingRequest(
+            funding_pb2.SetFundingRequest(
                 account_id=self.account, keep_balance=keep_balance, free_fallback=free_fallback
             ),
         )
@@ -140,8 +154,8 @@ class Pair:
     async def limit(self, amount: int, window: str) -> None:
         """Set the PAYG limit; no window takes it away."""
         self.book.account(self.account).limit = (amount, window) if window else None
-        limit = ledger_pb2.PaygLimit(amount_micro_idr=amount, window=window)
-        await self.real.call("SetFunding", ledger_pb2.SetFundingRequest(account_id=self.account, payg_limit=limit))
+        limit = funding_pb2.PaygLimit(amount_micro_idr=amount, window=window)
+        await self.real.call("SetFunding", funding_pb2.SetFundingRequest(account_id=self.account, payg_limit=limit))
 
     async def cap_member(self, member: str, cap: int | None) -> None:
         caps = self.book.account(self.account).member_caps
@@ -149,13 +163,13 @@ class Pair:
             caps.pop(member, None)
         else:
             caps[member] = cap
-        call = ledger_pb2.SetMemberCapRequest(account_id=self.account, member_id=member, cap_micro_idr=cap)
+        call = funding_pb2.SetMemberCapRequest(account_id=self.account, member_id=member, cap_micro_idr=cap)
         await self.real.call("SetMemberCap", call)
 
     async def grant_coupon(self, models: tuple[str, ...], budget: int | None, expires: int) -> None:
         told = await self.real.call(
             "GrantCoupon",
-            ledger_pb2.GrantCouponRequest(
+            funding_pb2.GrantCouponRequest(
                 account_id=self.account,
                 idempotency_key=next(self._keys),
                 name="Launch",
@@ -169,7 +183,7 @@ class Pair:
     async def grant_tokens(self, models: tuple[str, ...], tokens: int, expires: int) -> None:
         told = await self.real.call(
             "GrantTokens",
-            ledger_pb2.GrantTokensRequest(
+            funding_pb2.GrantTokensRequest(
                 account_id=self.account,
                 idempotency_key=next(self._keys),
                 models=models,
@@ -179,10 +193,15 @@ class Pair:
         )
         self.book.grant_tokens(self.account, Allocation(told.allocation.allocation_id, models, tokens, expires))
 
+    def _agree(self, call: object, mine: object, theirs: object) -> None:
+        self.told.append(f"{call} -> {mine}")
+        equal = _comparable(call, mine) == _comparable(call, theirs)
+        assert equal, f"{call}: the model says {mine}, the ledger {theirs}"
+
     async def compare(self) -> None:
         """The whole account, as read from both."""
         account = self.book.account(self.account)
-        slots = slots_of(account)
+        slots = slots_of(account, self.now)
         mine, theirs = view(account, self.now, slots), await self.real.state(self.account, slots)
         differing = {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
         assert not differing, f"model and ledger (in this order) differ: {differing}"
@@ -202,15 +221,26 @@ async def _heard(call: Awaitable[Answer]) -> Answer | str:
         return str(error)
 
 
-def _agree(call: object, mine: object, theirs: object) -> None:
-    assert _comparable(mine) == _comparable(theirs), f"{call}: the model says {mine}, the ledger {theirs}"
-
-
-def _comparable(answer: object) -> object:
-    # Other refusals tell no figures.
+def _comparable(call: object, answer: object) -> object:
     if isinstance(answer, Denied) and answer.code != "insufficient_balance":
+        # Other refusals tell no figures.
         return answer.status, answer.code
+    if (
+        isinstance(answer, Granted)
+        and isinstance(call, Ask)
+        and not (call.endpoint in CHAT and call.funding == "order")
+    ):
+        # Where no plan can pay, none is looked at.
+        return replace(answer, plan_left=None)
+    if isinstance(answer, Settled) and not answer.cost:
+        # Where nothing was taken from the balance, nothing is told of it.
+        return replace(answer, available=0)
     return answer
+
+
+def _told_of_plans(ask: Ask) -> bool:
+    # Where no plan can pay, none is looked at.
+    return ask.endpoint in CHAT and ask.funding == "order"
 
 
 def _terms(bought: Bought | str) -> object:

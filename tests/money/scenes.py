@@ -29,7 +29,7 @@ def chat(pair: Pair, **more: object) -> Ask:
         "price": FULL,
         "est_input": 100,
         "max_tokens": 1_000,
-        "key": "key_1",
+        "key": f"key_{pair.account}",
         "endpoint": "chat",
         "model": "alpha",
     }
@@ -38,7 +38,7 @@ def chat(pair: Pair, **more: object) -> Ask:
 
 def piece(pair: Pair, endpoint: str = "images", units: int = 1, **more: object) -> Ask:
     """Pieces at 700,000 each."""
-    values: dict[str, object] = {"price": PIECE, "units": units, "key": "key_1", "model": endpoint}
+    values: dict[str, object] = {"price": PIECE, "units": units, "key": f"key_{pair.account}", "model": endpoint}
     return Ask(pair.new_ref(), pair.account, endpoint=endpoint, **(values | more))  # type: ignore[arg-type]
 
 
@@ -49,7 +49,12 @@ def search(pair: Pair, endpoint: str = "web_search", **more: object) -> Ask:
 
 def texts(pair: Pair, endpoint: str = "embeddings", est_input: int = 100, **more: object) -> Ask:
     """Input only, at 1,500 a token."""
-    values: dict[str, object] = {"price": SILENT, "est_input": est_input, "key": "key_1", "model": endpoint}
+    values: dict[str, object] = {
+        "price": SILENT,
+        "est_input": est_input,
+        "key": f"key_{pair.account}",
+        "model": endpoint,
+    }
     return Ask(pair.new_ref(), pair.account, endpoint=endpoint, **(values | more))  # type: ignore[arg-type]
 
 

@@ -6,6 +6,8 @@ Used by test_stories.py and mutants.py.
 from dataclasses import replace
 
 from tests.money.dice import Dice
+from tests.money.model import plans as plans_
+from tests.money.model import sums
 from tests.money.model.facts import DAY, HOUR, MINUTE, Ask, Caps, Hold, Plan, Ref
 from tests.money.model.prices import Used
 from tests.money.model.settling import Report
@@ -57,6 +59,10 @@ class Story:
             await self._pair.compare()
         await self._finish()
 
+    def told(self) -> str:
+        """The last steps, newest at the end."""
+        return "\n".join(self._pair.told[-12:])
+
     async def _open(self) -> None:
         """Mostly with money and often with a plan, so that a story begins where something can happen."""
         if self._dice.number(0, 4):
@@ -75,7 +81,8 @@ class Story:
         for job in self._jobs:
             if self._account.jobs[job.ref].state == "running":
                 await self._pair.complete(job.ref)
-        await self._pair.auto_renew(False)
+        if self._account.auto_renew:
+            await self._pair.auto_renew(False)
         await self._pair.compare()
 
     async def _reserve(self) -> None:
@@ -114,7 +121,7 @@ class Story:
         return Ask(
             ref=self._pair.new_ref(),
             account=self._pair.account,
-            key=f"key_{key}",
+            key=f"key_{self._pair.account}_{key}",
             endpoint=endpoint,
             model=model,
             member=self._dice.pick(("", "mem_a", "mem_b")),
@@ -200,14 +207,16 @@ class Story:
         plan = self._dice.pick(self._plans)
         what = self._dice.number(0, 5)
         if what <= 2:
-            expected = None if self._dice.number(0, 3) else self._dice.number(0, 3) * 9 * RUPIAH
+            known = what < 2 and not self._dice.number(0, 3)
+            expected = self._dice.number(0, 3) * 9 * RUPIAH if known else None
             await self._pair.purchase(plan.plan_id, new_cycle=what == 2, expected=expected)
         elif what == 3:
             await self._pair.auto_renew(bool(self._dice.number(0, 2)))
         elif what == 4:
-            await self._pair.grant(
-                plan.plan_id, self._dice.pick(("trial", "gift", "granted")), days=self._dice.pick((0, 3))
-            )
+            source, days = self._dice.pick(("trial", "gift", "granted")), self._dice.pick((0, 3))
+            current = sums.active(self._account, self._pair.now)
+            if source == "gift" or current is None or current.source not in plans_.PAID:
+                await self._pair.grant(plan.plan_id, source, days=days)
         else:
             await self._change(plan)
 

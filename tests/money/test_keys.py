@@ -12,12 +12,14 @@ from tests.money.pair import Pair
 from tests.money.scenes import CALLED, answer, begun, chat, granted, piece, refused, run, search, subscribed, texts
 from tests.money.world import RUPIAH
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 REACHED = (402, "key_spend_cap_reached")
 HOLD = 8_250_000
 
 
 def capped(pair: Pair, *, spend: int = 0, tokens: int = 0, period: str = "", epoch: int = 0, **more: object) -> Ask:
-    return chat(pair, key="key_c", caps=Caps(spend, tokens, period, epoch), **more)
+    return chat(pair, key=f"key_{pair.account}_c", caps=Caps(spend, tokens, period, epoch), **more)
 
 
 async def test_requests_at_once_cannot_spend_more_than_the_cap(real: RealLedger) -> None:
@@ -135,22 +137,22 @@ async def test_fees_units_and_jobs_count_at_list_value(real: RealLedger) -> None
     await subscribed(pair, daily_searches=1)
     caps = Caps(spend=300_000 + 2 * 700_000 + 150_000 + 700_000)
 
-    await run(pair, search(pair, key="key_c", caps=caps), CALLED)
-    await run(pair, piece(pair, units=2, key="key_c", caps=caps), Report(Used(units=2)))
-    await run(pair, texts(pair, key="key_c", caps=caps), Report(Used(90)))
-    job = piece(pair, "videos", key="key_c", caps=caps)
+    await run(pair, search(pair, key=f"key_{pair.account}_c", caps=caps), CALLED)
+    await run(pair, piece(pair, units=2, key=f"key_{pair.account}_c", caps=caps), Report(Used(units=2)))
+    await run(pair, texts(pair, key=f"key_{pair.account}_c", caps=caps), Report(Used(90)))
+    job = piece(pair, "videos", key=f"key_{pair.account}_c", caps=caps)
     await pair.charge(job)
     await pair.compare()
 
-    assert await refused(pair, search(pair, key="key_c", caps=caps)) == REACHED
+    assert await refused(pair, search(pair, key=f"key_{pair.account}_c", caps=caps)) == REACHED
     await pair.refund(job.ref)
-    await granted(pair, search(pair, key="key_c", caps=caps))
+    await granted(pair, search(pair, key=f"key_{pair.account}_c", caps=caps))
     await pair.compare()
 
 
 async def test_a_job_that_does_not_fit_the_cap_is_refused(real: RealLedger) -> None:
     pair = await begun(real, 90 * RUPIAH)
-    job = piece(pair, "videos", 2, key="key_c", caps=Caps(spend=1_399_999))
+    job = piece(pair, "videos", 2, key=f"key_{pair.account}_c", caps=Caps(spend=1_399_999))
 
     assert getattr(await pair.charge(job), "code", None) == REACHED[1]
     await pair.compare()

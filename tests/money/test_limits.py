@@ -8,6 +8,8 @@ from tests.money.pair import Pair
 from tests.money.scenes import CALLED, answer, begun, chat, granted, piece, refused, run, search, subscribed
 from tests.money.world import RUPIAH
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 LIMITED = (402, "payg_limit_reached")
 CAPPED = (402, "member_spend_cap_reached")
 

@@ -12,6 +12,8 @@ from tests.money.model.settling import Report
 from tests.money.scenes import answer, begun, chat, granted, refused, run
 from tests.money.world import ODD, RUPIAH
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 NO_MONEY = (402, "insufficient_balance")
 
 

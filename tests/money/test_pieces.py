@@ -9,6 +9,8 @@ from tests.money.model.settling import Report
 from tests.money.scenes import begun, granted, piece, refused, run, texts
 from tests.money.world import RUPIAH
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 @pytest.mark.rule("BILL-055", "BILL-063")
 @pytest.mark.parametrize(("delivered", "cost"), [(3, 2_100_000), (1, 700_000), (5, 2_100_000)])

@@ -11,6 +11,8 @@ from tests.money.pair import Pair
 from tests.money.scenes import answer, begun, chat, granted, left, run, subscribed
 from tests.money.world import RUPIAH
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 async def dearer(pair: Pair, price: int) -> Plan:
     plan = Plan(f"{pair.account}-dearer", price, {"week": 50 * RUPIAH}, ("alpha", "beta"))

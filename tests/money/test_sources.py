@@ -8,6 +8,8 @@ from tests.money.model.facts import DAY
 from tests.money.scenes import answer, begun, chat, granted, refused, run, subscribed
 from tests.money.world import RUPIAH
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 @pytest.mark.rule("SUB-062", "SUB-063")
 async def test_a_coupon_pays_before_the_plan_until_its_budget_is_spent(real: RealLedger) -> None:

@@ -5,7 +5,7 @@ Used by ledger.py.
 
 from typing import Any
 
-from kenari.ledger.v1 import ledger_pb2
+from kenari.ledger.v1 import funding_pb2, ledger_pb2
 
 from tests.money.model.answers import Charged, Denied, Granted, Redirect, Settled
 from tests.money.model.facts import Ask, Plan
@@ -112,7 +112,7 @@ def charged(message: Any) -> Charged | Denied:
 
 
 def plan(plan: Plan) -> Any:
-    return ledger_pb2.Plan(
+    return funding_pb2.Plan(
         plan_id=plan.plan_id,
         name=plan.plan_id.title(),
         price_micro_idr=plan.price,

@@ -125,18 +125,18 @@ class Book:
         return Charged(job.cost, sums.available(account))
 
     def complete(self, account_id: str, ref: Ref) -> Ended:
-        """The job delivered. RefusedError: unknown_charge, already_refunded."""
+        """The job delivered. RefusedError: unknown_charge, already_finished."""
         job = self._job(account_id, ref)
         if job.state == "refunded":
-            raise RefusedError("already_refunded")
+            raise RefusedError("already_finished")
         duplicate, job.state = job.state == "done", "done"
         return Ended(job.cost, duplicate)
 
     def refund(self, account_id: str, ref: Ref) -> Ended:
-        """The job failed: its price goes back where it came from. RefusedError: unknown_charge, already_completed."""
+        """The job failed: its price goes back where it came from. RefusedError: unknown_charge, already_finished."""
         job = self._job(account_id, ref)
         if job.state == "done":
-            raise RefusedError("already_completed")
+            raise RefusedError("already_finished")
         if job.state == "refunded":
             return Ended(job.cost, duplicate=True)
         job.state = "refunded"
@@ -181,6 +181,13 @@ class Book:
         bought = plans.grant(account, self.plans[plan_id], source, now, days, paid)
         account.done[key] = (content, bought)
         return bought
+
+    def auto_renew(self, account_id: str, wanted: bool, now: int) -> None:
+        """Whether the plan in force goes on at its end. RefusedError: no_plan."""
+        account = self.account(account_id)
+        if sums.active(account, now) is None:
+            raise RefusedError("no_plan")
+        account.auto_renew = wanted
 
     def renew(self, now: int) -> list[str]:
         """What happens at the end of plans; return the accounts whose plan was renewed."""

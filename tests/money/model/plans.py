@@ -8,21 +8,24 @@ from tests.money.model.answers import Bought, RefusedError
 from tests.money.model.facts import CYCLE, DAY, Account, Plan, Subscription
 from tests.money.model.settling import burn
 
+PAID = ("paid", "gift")
+"""Sources of a cycle that somebody paid the price of."""
+
 
 def purchase(account: Account, plan: Plan, now: int, *, new_cycle: bool, expected: int | None) -> Bought:
     """A first plan, 30 days more of the same, an upgrade, or a new cycle; all of the price or nothing."""
+    if expected is not None and expected != plan.price:
+        raise RefusedError("price_changed")
+    current = sums.active(account, now)
+    if new_cycle and not _restartable(current, plan):
+        raise RefusedError("not_restartable")
     if not plan.on_sale:
         raise RefusedError("plan_not_on_sale")
-    current = sums.active(account, now)
-    if new_cycle and (current is None or current.plan is not plan or current.source not in ("paid", "gift")):
-        raise RefusedError("not_restartable")
-    if current is not None and plan.price < current.plan.price:
-        raise RefusedError("plan_lower")
     due = plan.price
     if current is not None and current.plan is not plan:
         due = upgrade_price(plan, current, now)
-    if expected is not None and expected != due:
-        raise RefusedError("price_changed")
+    if current is not None and current.source in PAID and plan.price < current.plan.price:
+        raise RefusedError("plan_lower")
     if sums.room(account) < due:
         raise RefusedError("insufficient_balance")
     burn(account, due)
@@ -33,6 +36,10 @@ def purchase(account: Account, plan: Plan, now: int, *, new_cycle: bool, expecte
     else:
         current = begin(account, plan, "paid", now, CYCLE, plan.price)
     return Bought(current, due, sums.balance(account))
+
+
+def _restartable(current: Subscription | None, plan: Plan) -> bool:
+    return current is not None and current.plan is plan and plan.on_sale and current.source in PAID
 
 
 def upgrade_price(plan: Plan, current: Subscription, now: int) -> int:
@@ -57,6 +64,8 @@ def grant(account: Account, plan: Plan, source: str, now: int, days: int, paid: 
     length = (days or 30) * DAY
     if current is not None and current.plan is plan:
         current.ends += length
+        if source in PAID or current.source not in PAID:
+            current.source = source
     else:
         worth = {"paid": plan.price, "gift": plan.price}.get(source, 0)
         current = begin(account, plan, source, now, length, worth)

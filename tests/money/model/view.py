@@ -9,11 +9,11 @@ from tests.money.model import sums
 from tests.money.model.facts import LENGTHS, Account, KeySlot
 
 
-def slots_of(account: Account) -> list[KeySlot]:
-    """Every period of every capped key that was used, in the order of first use, with the caps of last use."""
+def slots_of(account: Account, now: int) -> list[KeySlot]:
+    """The present period of every capped key that was used, in the order of first use, with the caps of last use."""
     holds = [*account.holds.values(), *(job.hold for job in account.jobs.values())]
-    found = {(hold.slot.key, hold.slot.epoch, hold.slot.start): hold.slot for hold in holds if hold.slot}
-    return list(found.values())
+    found = {(hold.slot.key, hold.slot.epoch): sums.slot(hold.ask, now) for hold in holds if hold.slot}
+    return [slot for slot in found.values() if slot is not None]
 
 
 def view(account: Account, now: int, slots: list[KeySlot]) -> dict[str, Any]:
