@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from services.ledger.funding_rpc import FundingRpc
-from services.ledger.subscriptions import Subscriptions
 
 from libs.core.clock import SystemClock
 from libs.core.settings import TelemetrySettings
@@ -17,12 +15,14 @@ from libs.db.migrate import folders
 from libs.ops.telemetry import Telemetry
 from services.ledger import invariants
 from services.ledger.domain import pricing
+from services.ledger.funding_rpc import FundingRpc
 from services.ledger.jobs import Jobs, Renewals
 from services.ledger.prices import Prices
 from services.ledger.reads import Reads
 from services.ledger.rpc import LedgerRpc
 from services.ledger.service import Ledger
 from services.ledger.store import Store
+from services.ledger.subscriptions import Subscriptions
 from tests.money.clock import StoppedClock
 from tests.money.ledger import RealLedger
 from tests.money.world import PRICES

@@ -6,9 +6,9 @@ Used by pair.py; made by conftest.py. Refusals come out as the model's RefusedEr
 from typing import Any
 
 from kenari.ledger.v1 import funding_pb2, ledger_pb2
-from services.ledger.funding_rpc import FundingRpc
 
 from libs.core.errors import KenariError
+from services.ledger.funding_rpc import FundingRpc
 from services.ledger.jobs import Jobs, Renewals
 from services.ledger.rpc import LedgerRpc
 from tests.money import wire
