@@ -16,7 +16,7 @@ help: ## this list
 	@echo "  test-PART runs one folder of tests/:" $(notdir $(patsubst %/,%,$(filter-out %__pycache__/ %support/,$(wildcard tests/*/))))
 
 ##@ Run it
-.PHONY: run show admin reconcile topics replay
+.PHONY: run show admin reconcile topics redeliver replay
 run: env ## start everything on this machine; PROCESSES=1: one process per service
 	@exec $(PY) -m deploy.local.launcher
 
@@ -32,8 +32,11 @@ reconcile: env ## prove that the books are right (beside make run)
 topics: env ## compare the topics with the code; ARGS=apply makes them
 	@exec $(INSIDE) -m libs.kafka.topics $(or $(ARGS),verify) --bootstrap {KENARI_KAFKA__BOOTSTRAP}
 
-replay: env ## try dead letters again: make replay ARGS="ledger --max 10 --dry-run"
+redeliver: env ## try dead letters again: make redeliver ARGS="ledger --max 10 --dry-run"
 	@exec $(INSIDE) -m libs.kafka.replay $(ARGS)
+
+replay: env ## settle a restored ledger database from the bus: make replay ARGS="--since 2026-12-01T04:00"
+	@exec $(INSIDE) -m services.ledger.replay $(ARGS)
 
 ##@ Change it
 .PHONY: env env-dev test nightly lint format proto contracts dashboards lock clean

@@ -53,6 +53,7 @@ VALUES: Mapping[str, Any] = {
     "free_rpm": None,
     "free_token_budget": None,
     "id": "sim-1",
+    "idempotency_key": "invoice-2026-0815",
     "input": 210_000_000,
     "input_modalities": ["text"],
     "key_hash": "5f2c8a1e9d3b4c6f7081a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f7",

@@ -93,7 +93,7 @@ def _waiting(own: str, uses: Uses) -> tuple[Panel, ...]:
             Panel(
                 "Dead letters within an hour",
                 (Query(increase(CONSUMED, own, _DEAD, by=("topic",), over="1h"), "{{topic}}"),),
-                about="`make replay` tries them again.",
+                about="`make redeliver` tries them again.",
                 alarm=1,
             ),
         ]

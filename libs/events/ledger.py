@@ -40,6 +40,8 @@ class Credited(EventData):
     kind: Literal["top_up", "bonus"]
     amount_micro_idr: int
     balance_micro_idr: int
+    # The caller's key, under which a restored ledger can be credited again.
+    idempotency_key: str = ""
 
 
 class PlanChanged(EventData):

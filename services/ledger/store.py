@@ -135,6 +135,7 @@ class Store:
                     kind=call.kind,
                     amount_micro_idr=call.amount,
                     balance_micro_idr=row["balance"],
+                    idempotency_key=call.idempotency_key,
                 )
                 event = envelope(credited, source=SOURCE, subject=call.account_id, now_ms=now_ms)
                 await put(conn, LEDGER_ENTRIES, call.account_id, encode(event), current_traceparent())
