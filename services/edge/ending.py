@@ -5,12 +5,16 @@ Made by the chat endpoint for each admitted request; whatever happens, ``close``
 
 from collections.abc import Callable
 
+from kenari.router.v1 import router_pb2
+
+from libs.core import pricing
 from libs.llm.canonical import ChatRequest
 from libs.llm.canonical import Usage as Tokens
 from libs.llm.tokens import tokens_of
 from services.edge.admission import Admission
 from services.edge.admitted import Admitted, Asked
 from services.edge.believable import Believable
+from services.edge.exchange import Header
 from services.edge.reports import Reports, Run
 from services.edge.settlement import Settlement, Usage
 
@@ -56,6 +60,16 @@ class Ending:
         """The usage to settle, and whether it is our own count."""
         admitted = self.admitted
         return self._believable.settled(told, own, self.request, admitted.route.model, admitted.max_tokens)
+
+    def cost_header(self, tokens: Tokens) -> Header:
+        """What the answer costs the balance, in micro-Rupiah, as the ledger is going to charge it."""
+        cost = 0
+        granted, price = self.admitted.granted, self.admitted.route.model.price
+        if granted is not None and granted.billing_kind == "payg" and tokens.completion:
+            used = pricing.Tokens(tokens.prompt, tokens.completion, tokens.cached, tokens.cache_write)
+            of = pricing.free_cache_cost if granted.free_cache else pricing.chat_cost
+            cost = of(_price(price), used)
+        return b"x-kenari-cost-micro-idr", b"%d" % cost
 
     def settle(self, outcome: str, tokens: Tokens, *, estimated: bool) -> None:
         """Charge what was used; a second call changes nothing."""
@@ -110,3 +124,13 @@ class Ending:
         if granted is not None and granted.descriptor:
             run = self.run
             self._settlement.release(run.request_id, run.account_id, run.trace, "nothing delivered")
+
+
+def _price(price: router_pb2.Price) -> pricing.Price:
+    return pricing.Price(
+        price.version,
+        price.input,
+        price.output,
+        price.cache_read if price.HasField("cache_read") else None,
+        price.cache_write if price.HasField("cache_write") else None,
+    )

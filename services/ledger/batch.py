@@ -10,6 +10,7 @@ from enum import Enum
 import msgspec
 
 from libs.core.errors import KenariError
+from libs.core.pricing import Price
 from services.ledger.books import Opened, Wanted
 from services.ledger.domain import movements, paid_jobs, windows
 from services.ledger.domain.calls import (
@@ -27,7 +28,6 @@ from services.ledger.domain.descriptor import Signer, granted_as, lost_hold
 from services.ledger.domain.effects import Effects
 from services.ledger.domain.funding import Redirect, Refusal, utc_day
 from services.ledger.domain.meters import WorstCase, worst_case, worth
-from services.ledger.domain.pricing import Price
 from services.ledger.domain.refusals import denied
 from services.ledger.domain.state import Account, Hold
 from services.ledger.job import Answer, Job
@@ -185,7 +185,17 @@ class Batch:
             return Charged(hold.amount, available, duplicate)
         descriptor = self._signer.sign(granted_as(hold)) if hold.state else ""
         lowered = hold.max_tokens < call.max_tokens
-        return Granted(hold.funding, hold.max_tokens, lowered, hold.amount, self._ttl_ms, descriptor, available, left)
+        return Granted(
+            hold.funding,
+            hold.max_tokens,
+            lowered,
+            hold.amount,
+            self._ttl_ms,
+            descriptor,
+            available,
+            left,
+            hold.free_cache,
+        )
 
     def _settle(self, job: Job, call: Settle, hold: Hold | None, opened: Opened, effects: Effects) -> Outcome:
         assert job.price is not None

@@ -5,8 +5,8 @@ Made by app.py; used by prices.py.
 
 from kenari.router.v1 import router_pb2, router_pb2_grpc
 
+from libs.core.pricing import Price
 from libs.rpc.client import RpcClient
-from services.ledger.domain.pricing import Price
 
 
 class RouterPrices:

@@ -7,6 +7,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TypeAlias
 
+from libs.core.pricing import Price
 from services.ledger.domain.calls import (
     Charged,
     Denied,
@@ -20,7 +21,6 @@ from services.ledger.domain.calls import (
     Settle,
     Settled,
 )
-from services.ledger.domain.pricing import Price
 
 Call: TypeAlias = Reserve | Settle | Release
 Answer: TypeAlias = Granted | Denied | Redirected | Charged | Settled | Released

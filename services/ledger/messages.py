@@ -133,6 +133,7 @@ def answer_message(answer: Answer) -> Any:
             ttl_ms=answer.ttl_ms,
             descriptor=answer.descriptor,
             available_micro_idr=answer.available,
+            free_cache=answer.free_cache,
         )
         if answer.plan_left is not None:
             granted.plan_active = True

@@ -8,10 +8,10 @@ import logging
 from typing import Protocol
 
 from libs.core.errors import KenariError
+from libs.core.pricing import Price
 from libs.events.router import ModelPublished
 from libs.ops.telemetry import Telemetry
 from services.ledger.domain.calls import NotDoneError
-from services.ledger.domain.pricing import Price
 from services.ledger.telemetry import PRICE_MISSES
 
 log = logging.getLogger("kenari.ledger")

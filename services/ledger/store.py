@@ -13,6 +13,7 @@ import msgspec
 from libs.core.clock import Clock
 from libs.core.ids import uuid7_hex
 from libs.core.money import Micros
+from libs.core.pricing import Price
 from libs.db.database import Database
 from libs.db.session import Session
 from libs.events.base import encode, envelope
@@ -24,7 +25,6 @@ from services.ledger.books import CLOSE, OPEN, SOURCE, Opened, Wanted, close_arg
 from services.ledger.domain import movements
 from services.ledger.domain.calls import Credit, RefusedError, Settle, request_ms
 from services.ledger.domain.effects import Effects
-from services.ledger.domain.pricing import Price
 
 PARTITIONED = ("hold", "transfer", "usage_row", "outbox")
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from libs.core import pricing
 from libs.core.clock import SystemClock
 from libs.core.settings import TelemetrySettings
 from libs.db.database import Database
 from libs.db.migrate import folders
 from libs.ops.telemetry import Telemetry
 from services.ledger import invariants
-from services.ledger.domain import pricing
 from services.ledger.funding_rpc import FundingRpc
 from services.ledger.jobs import Jobs, Renewals
 from services.ledger.prices import Prices

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.ledger.domain import pricing
+from libs.core import pricing
 from tests.money.model.prices import (
     LOWEST,
     SOFT_OUTPUT,

@@ -178,7 +178,8 @@ class ChatEndpoint:
             answer: Answer = await self._parts.attempts.complete(run, ending.request, admitted)
         usage, estimated = ending.believed(answer.usage, estimated_usage(ending.request, answer))
         ending.settle("completed", usage, estimated=estimated)
-        await live.finish(200, self._format.render_answer(answer, usage, identity, ending.request), admitted.headers)
+        headers = (*admitted.headers, ending.cost_header(usage))
+        await live.finish(200, self._format.render_answer(answer, usage, identity, ending.request), headers)
 
     async def _stream(self, exchange: Exchange, live: Live, ending: Ending, identity: Identity) -> None:
         run, admitted = ending.run, ending.admitted

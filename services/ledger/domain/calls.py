@@ -195,6 +195,7 @@ class Granted(msgspec.Struct, frozen=True, gc=False):
     descriptor: str
     available: int
     plan_left: list[tuple[str, int]] | None = None
+    free_cache: bool = False
 
 
 class Denied(msgspec.Struct, frozen=True, gc=False):

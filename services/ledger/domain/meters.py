@@ -10,8 +10,8 @@ from enum import Enum
 import msgspec
 
 from libs.core.money import PER_MILLION_TOKENS, Micros
+from libs.core.pricing import LOWEST_MAX_TOKENS, Price, Tokens, chat_cost, free_cache_cost
 from services.ledger.domain.calls import InvalidCallError, Reserve, Settle
-from services.ledger.domain.pricing import LOWEST_MAX_TOKENS, Price, Tokens, chat_cost, free_cache_cost
 from services.ledger.domain.state import Hold
 
 

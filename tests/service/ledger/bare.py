@@ -15,13 +15,13 @@ from kenari.ledger.v1 import ledger_pb2_grpc
 from pydantic import SecretStr
 
 from libs.core.clock import SystemClock
+from libs.core.pricing import Price
 from libs.core.settings import DatabaseSettings, OpsSettings, RpcSettings
 from libs.db.database import Database
 from libs.ops.telemetry import Telemetry
 from libs.rpc.server import RpcServer
 from libs.service.component import Periodic
 from libs.service.service import Service
-from services.ledger.domain.pricing import Price
 from services.ledger.jobs import Jobs
 from services.ledger.prices import Prices
 from services.ledger.reads import Reads

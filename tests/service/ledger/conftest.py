@@ -12,13 +12,13 @@ import pytest
 from libs.core.clock import SystemClock
 from libs.core.ids import uuid7_hex
 from libs.core.money import Micros
+from libs.core.pricing import Price
 from libs.core.settings import TelemetrySettings
 from libs.db.database import Database
 from libs.db.migrate import folders
 from libs.ops.telemetry import Telemetry
 from services.ledger import invariants
 from services.ledger.domain.calls import Credit, Granted, Release, Released, Reserve, Settle, Settled
-from services.ledger.domain.pricing import Price
 from services.ledger.jobs import Jobs
 from services.ledger.prices import Prices
 from services.ledger.reads import Balance, Reads

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from libs.core.ids import uuid7_hex
+from libs.core.pricing import Price
 from libs.events.ledger import Refunded as RefundTold
 from services.ledger.domain.calls import (
     Charged,
@@ -15,7 +16,6 @@ from services.ledger.domain.calls import (
     Refund,
     RefusedError,
 )
-from services.ledger.domain.pricing import Price
 from services.ledger.funding_settings import Choice
 from tests.service.ledger.conftest import Books, reserve, settle
 from tests.service.ledger.funding import DAY_MS, RUPIAH, Funds, amount, spend, told

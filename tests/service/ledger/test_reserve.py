@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from libs.core.ids import uuid7_hex
+from libs.core.pricing import Price
 from services.ledger.domain.calls import Denied, NotDoneError, RefusedError
-from services.ledger.domain.pricing import Price
 from services.ledger.job import AwaitedJob
 from tests.service.ledger.conftest import PRICE, Books, opened, reserve, settle
 from tests.support.stack import Postgres

@@ -39,7 +39,7 @@ async def ask(books: Books) -> tuple[int, dict[str, Any]]:
     app = FastAPI()
     app.include_router(account.router)
     reading.install_handlers(app)
-    app.state.keys, app.state.ledger = Keys(), books
+    app.state.callers, app.state.ledger = Keys(), books
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:

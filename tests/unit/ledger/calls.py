@@ -3,8 +3,8 @@
 from typing import Any
 
 from libs.core.ids import uuid7_hex
+from libs.core.pricing import Price
 from services.ledger.domain.calls import Reserve, Settle
-from services.ledger.domain.pricing import Price
 from services.ledger.job import Answer, Call, Job
 
 PRICE = Price("v", 2_000_000_000, 8_000_000_000)

@@ -8,6 +8,7 @@ import pytest
 
 from libs.core.ids import uuid7_hex
 from libs.core.money import Micros
+from libs.core.pricing import Price
 from libs.events.base import decode
 from libs.events.ledger import UsageSettled
 from services.ledger.batch import Batch
@@ -17,7 +18,6 @@ from services.ledger.domain.calls import InvalidCallError, KeyCaps, Release
 from services.ledger.domain.descriptor import Signer
 from services.ledger.domain.effects import Effects
 from services.ledger.domain.meters import Worth
-from services.ledger.domain.pricing import Price
 from services.ledger.domain.state import Account
 from services.ledger.job import Call
 from tests.service.ledger.bare import settings

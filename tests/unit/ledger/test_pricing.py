@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from libs.core.pricing import LOWEST_MAX_TOKENS, Price, Tokens, chat_cost, free_cache_cost
 from services.ledger.domain.meters import NOTHING, WorstCase, worst_case, worth
-from services.ledger.domain.pricing import LOWEST_MAX_TOKENS, Price, Tokens, chat_cost, free_cache_cost
 from tests.unit.ledger.calls import reserve, settle
 
 RUPIAH = 1_000_000

@@ -376,6 +376,7 @@ class Granted(_message.Message):
     AVAILABLE_MICRO_IDR_FIELD_NUMBER: _builtins.int
     PLAN_ACTIVE_FIELD_NUMBER: _builtins.int
     PLAN_LEFT_FIELD_NUMBER: _builtins.int
+    FREE_CACHE_FIELD_NUMBER: _builtins.int
     billing_kind: _builtins.str
     """payg, plan, coupon, token_alloc, free or byok."""
     max_tokens: _builtins.int
@@ -388,6 +389,8 @@ class Granted(_message.Message):
     """What is left for other requests, this hold taken off."""
     plan_active: _builtins.bool
     """Of an account with an active plan: its windows that have a ceiling."""
+    free_cache: _builtins.bool
+    """Cache tokens of this request are not charged."""
     @_builtins.property
     def plan_left(self) -> _containers.RepeatedCompositeFieldContainer[Global___WindowLeft]: ...
     def __init__(
@@ -402,10 +405,11 @@ class Granted(_message.Message):
         available_micro_idr: _builtins.int = ...,
         plan_active: _builtins.bool = ...,
         plan_left: _abc.Iterable[Global___WindowLeft] | None = ...,
+        free_cache: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["available_micro_idr", b"available_micro_idr", "billing_kind", b"billing_kind", "descriptor", b"descriptor", "hold_micro_idr", b"hold_micro_idr", "lowered", b"lowered", "max_tokens", b"max_tokens", "plan_active", b"plan_active", "plan_left", b"plan_left", "ttl_ms", b"ttl_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["available_micro_idr", b"available_micro_idr", "billing_kind", b"billing_kind", "descriptor", b"descriptor", "free_cache", b"free_cache", "hold_micro_idr", b"hold_micro_idr", "lowered", b"lowered", "max_tokens", b"max_tokens", "plan_active", b"plan_active", "plan_left", b"plan_left", "ttl_ms", b"ttl_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,7 +1,7 @@
-"""What tokens cost and what must be held for them (contract: Price dimensions, How a chat request is charged).
+"""What chat tokens cost (contract: Price dimensions, How a chat request is charged).
 
-Called by meters.py. Products are unbounded integers and are rounded once, over the sum: a hold
-up, a charge down, so that neither side ever loses more than a micro-Rupiah.
+The ledger charges by it, the edge tells the cost of an answer by it. Products are unbounded integers and are rounded
+once, over the sum: a hold up, a charge down, so that neither side ever loses more than a micro-Rupiah.
 """
 
 import msgspec
