@@ -64,13 +64,13 @@ def windows_answer(reply: Reply, windows: Sequence[Window]) -> tuple[Answer, lis
 
 def free_call(ask: Admit, limits: FreeLimits, rules: FreeRules, known: tuple[int, int]) -> bytes:
     """Ask for one free request; ``known`` is the day and the successes this process last heard of."""
-    rpm = _free_key(ask.account_id, "rpm", limits.rpm_scope)
+    minute = _free_key(ask.account_id, "minute", limits.rpm_scope)
     pace = _free_key(ask.account_id, "pace", "")
     numbers = (
         limits.daily, limits.rpm, limits.gap_ms, rules.gap_max_ms, rules.max_wait_ms, rules.lease_ms, *known,
     )  # fmt: skip
     return FREE_ADMIT.call(
-        [*_quota_keys(ask.account_id, limits.daily_scope), rpm, pace],
+        [*_quota_keys(ask, limits.daily_scope), minute, pace],
         [ask.request_id.encode(), *(b"%d" % number for number in numbers)],
     )
 
@@ -94,7 +94,7 @@ def free_answer(reply: list[int]) -> Answer:
 def done_call(done: Done, scope: str, owed: bool, known: tuple[int, int]) -> bytes:
     """Report the end of a free request; ``owed``: it was admitted without the store and holds no lease there."""
     return FREE_DONE.call(
-        _quota_keys(done.account_id, scope),
+        _quota_keys(done, scope),
         [done.request_id.encode(), b"%d" % done.success, b"%d" % owed, b"%d" % known[0], b"%d" % known[1]],
     )
 
@@ -127,8 +127,9 @@ def leave_call(done: Done, places: Places) -> bytes:
     return PLACE_LEAVE.call([_places_key(places)], [done.request_id.encode()])
 
 
-def _quota_keys(account_id: str, scope: str) -> list[bytes]:
-    return [_free_key(account_id, name, scope) for name in ("leases", "answers", "day")]
+def _quota_keys(ask: Admit | Done, scope: str) -> list[bytes]:
+    answer = _free_key(ask.account_id, "answer", f"{scope}:{ask.request_id}")
+    return [_free_key(ask.account_id, "leases", scope), answer, _free_key(ask.account_id, "day", scope)]
 
 
 def _free_key(account_id: str, name: str, scope: str) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 # Folders whose tests share one running system: started once, not once a worker.
-_ONE_SYSTEM = ("tests/e2e", "tests/cases", "tests/observe")
+_ONE_SYSTEM = ("tests/e2e", "tests/e2e/limits", "tests/cases", "tests/observe")
 
 # Where most of the time goes, longest first; a worker that got the longest last would be waited for.
 _LONGEST = (

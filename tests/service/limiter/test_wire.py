@@ -160,7 +160,7 @@ async def test_what_accounts_and_ledger_say_changes_the_limits(
         stub = limiter_pb2_grpc.LimiterStub(channel)
 
         async def limit() -> int:
-            await bench.client.delete(f"{{{account}}}:free:rpm:")
+            await bench.client.delete(f"{{{account}}}:free:minute:")
             answer = await stub.Admit(question(account, FREE), timeout=1)
             return int(answer.allowed.limit)
 
