@@ -53,6 +53,7 @@ def write_catalog(path: Path, p1: str, p2: str) -> Path:
         _model("fx-free:free", "p1", free=True, free_rpm=1_000, free_daily=1_000),
         _model("fx-once:free", "p1", free=True, free_rpm=1_000, free_daily=1),
         _model("fx-minute:free", "p1", free=True, free_rpm=1, free_daily=1_000),
+        _model("fx-two-a-minute:free", "p1", free=True, free_rpm=2, free_daily=1_000),
     ]
     # JSON is YAML without the aliases that a catalogue may not have.
     path.write_text(json.dumps({"providers": providers, "models": models}, indent=2))
