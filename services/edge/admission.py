@@ -84,7 +84,8 @@ class Admission:
             if scope and refused.reason == "no_wire_for_modality":
                 raise quota_spent() from refused
             raise
-        admitted = await FreeRoute(asked, route, self._free_place, partial(self.done, success=False)).first()
+        give_back = partial(self.done, success=False)
+        admitted = await FreeRoute(asked, route, self._free_place, give_back, self._limits.unused).first()
         if asked.caller.caps is not None:
             await self._note_capped(asked, admitted)
         return admitted

@@ -18,9 +18,9 @@ from services.edge.fitting import fitting_max_tokens, gated_header
 class FreeRoute:
     """The free models of one request, one after another.
 
-    ``place`` asks the limiter for a model, ``give_back`` ends what was given. It is asked under the request's own id:
-    limits of the account count the request once, whichever and however many models are tried; a model with limits of
-    its own counts what reaches it.
+    ``place`` asks the limiter for a model, ``give_back`` ends what was given, ``unused`` only what was drawn of the
+    model's tokens. It is asked under the request's own id: limits of the account count the request once, whichever and
+    however many models are tried; a model with limits of its own counts what reaches it.
     """
 
     def __init__(
@@ -29,12 +29,15 @@ class FreeRoute:
         route: router_pb2.Route,
         place: Callable[[Asked, str], Awaitable[limiter_pb2.Allowed]],
         give_back: Callable[[Asked, str], None],
+        unused: Callable[[Asked, str], None],
     ) -> None:
         self._asked = asked
         self._route = route
         self._left = iter((route, *route.others))
         self._place = place
         self._give_back = give_back
+        self._unused = unused
+        self._tried: list[str] = []
         self._refused: RefusedError | None = None
         # Models by the quota their place is of. Kept to the end: a place given back and taken again counts twice.
         self._held: dict[str, str] = {}
@@ -60,6 +63,7 @@ class FreeRoute:
                 self._refused = self._refused or refused
                 continue
             self._serving = _quota_of(model)
+            self._tried.append(model.id)
             if allowed.leased:
                 self._held[self._serving] = model.id
             if admitted.granted is not None:
@@ -73,6 +77,8 @@ class FreeRoute:
 
     def close(self) -> None:
         """Give back the places of models that failed, but for one that the model which served shares."""
+        for model_id in self._tried[:-1]:
+            self._unused(self._asked, model_id)
         for quota, model_id in self._held.items():
             if quota != self._serving:
                 self._give_back(self._asked, model_id)

@@ -65,3 +65,17 @@ class ChatLimits:
                 report.model_free_daily = model.free_daily
             report.model_tokens = model.free_token_budget is not None
         self._limiter.end(report, asked.trace)
+
+    def unused(self, asked: Asked, model_id: str) -> None:
+        """A model that was tried has not answered, and another does: its tokens go back, the place stays taken."""
+        model = self._catalog.get(model_id)
+        if model is None or model.free_token_budget is None:
+            return
+        report = limiter_pb2.DoneRequest(
+            request_id=asked.request_id,
+            account_id=asked.caller.account_id,
+            model=model_id,
+            subject=limiter_pb2.SUBJECT_PAID_CHAT,
+            model_tokens=True,
+        )
+        self._limiter.end(report, asked.trace)

@@ -1,5 +1,6 @@
 """The free route at the edge: who may use it, what it counts as, and how it goes on from model to model."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.unit.edge.published import card, catalog
 A = router_pb2.Model(id="a:free", free=True, context_length=1_000, max_output_tokens=400)
 B = router_pb2.Model(id="b:free", free=True, context_length=50_000, reasoning=True, reasoning_options=["low", "high"])
 OWN = router_pb2.Model(id="own:free", free=True, free_daily=5)
+BUDGETED = router_pb2.Model(id="budgeted:free", free=True)
 PAID = router_pb2.Model(id="m", price=router_pb2.Price(version="p1"))
 
 
@@ -29,7 +31,8 @@ def peers(*free: router_pb2.Model, refusal: str = "") -> Peers:
         return routed(*free)
 
     own = card("own:free", free=True, free_daily=5)
-    return Peers(catalog(card("a:free", free=True), card("b:free", free=True), own), route)
+    budgeted = card("budgeted:free", free=True, free_token_budget=500)
+    return Peers(catalog(card("a:free", free=True), card("b:free", free=True), own, budgeted), route)
 
 
 def refuses(*models: str, code: str = "free_quota_rpm") -> Any:
@@ -41,6 +44,10 @@ def refuses(*models: str, code: str = "free_quota_rpm") -> Any:
         return limiter_pb2.AdmitResponse(allowed=limiter_pb2.Allowed(limit=20, leased=True))
 
     return admit
+
+
+def denies(_: Any) -> ledger_pb2.ReserveResponse:
+    return ledger_pb2.ReserveResponse(denied=ledger_pb2.Denied(status=402, code="insufficient_balance", message="no"))
 
 
 def redirects(_: Any) -> ledger_pb2.ReserveResponse:
@@ -108,6 +115,41 @@ async def test_the_accounts_place_goes_back_when_a_model_with_its_own_limits_ser
     assert admitted.others is not None
     admitted.others.close()
     assert world.given_back == [("a:free", False)]
+
+
+async def test_a_model_that_did_not_serve_gets_its_tokens_back_and_keeps_the_accounts_place() -> None:
+    world = peers(BUDGETED, B)
+    admitted = await world.admission.admit(asked(FREE_ROUTE, input_tokens=70))
+    drawn = world.limiter.questions("admit")[0]
+    assert (drawn.model_token_budget, drawn.tokens) == (500, 70)
+    assert await admitted.go_on()
+    assert admitted.others is not None
+    admitted.others.close()
+    (report,) = world.limiter.questions("done")
+    assert (report.model, report.model_tokens, report.tokens) == ("budgeted:free", True, 0)
+    assert report.subject == limiter_pb2.SUBJECT_PAID_CHAT, "not the end of the place, which the second one has"
+
+
+async def test_the_end_tells_what_was_used_of_a_models_and_a_keys_tokens() -> None:
+    world = peers(BUDGETED)
+    who = replace(caller(), tokens_per_minute=9)
+    request = asked("budgeted:free", who)
+    world.admission.done(request, "budgeted:free", success=True, tokens=12)
+    world.admission.done(asked("m", who), "m", success=True, tokens=30)
+    world.admission.done(asked("m"), "m", success=True, tokens=30)
+    free, paid = world.limiter.questions("done")
+    assert (free.model_tokens, free.key_id, free.tokens, free.success) == (True, "key_1", 12, True)
+    assert (paid.model_tokens, paid.key_id, paid.tokens) == (False, "key_1", 30)
+    assert (free.subject, paid.subject) == (limiter_pb2.SUBJECT_FREE_CHAT, limiter_pb2.SUBJECT_PAID_CHAT)
+
+
+async def test_a_paid_request_that_fails_gives_its_keys_tokens_back() -> None:
+    world = peers(A)
+    world.ledger.answers["reserve"] = denies
+    with pytest.raises(RefusedError):
+        await world.admission.admit(asked("m", replace(caller(), tokens_per_minute=9)))
+    (report,) = world.limiter.questions("done")
+    assert (report.key_id, report.tokens, report.subject) == ("key_1", 0, limiter_pb2.SUBJECT_PAID_CHAT)
 
 
 async def test_a_model_without_room_is_passed_over() -> None:
