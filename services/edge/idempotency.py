@@ -107,11 +107,12 @@ class Idempotency:
         claim = Claim(self, key, run, fingerprint, exchange.sender)
         try:
             begun = await self._client.begin(claim.begin)
-        except BaseException as error:
+        except asyncio.CancelledError:
             # It may have been claimed all the same, for nobody.
             claim.close()
-            if not isinstance(error, KenariError):
-                raise
+            raise
+        except KenariError as error:
+            claim.close()
             self._counted.labels("away").inc()
             raise unavailable("the memory of idempotency keys") from error
         state = str(begun.WhichOneof("state"))
