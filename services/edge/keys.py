@@ -121,12 +121,12 @@ class KeyDirectory:
             self._from_table.inc()
         if key is None or not _usable(key):
             raise PlainRefusedError(401, "invalid key")
-        self._used_ms[key.key_id] = exchange.started_ms
         known = self._known.get(hashed)
         if known is None:
             known = self._known[hashed] = _Known(_caller(key), tuple(map(ip_network, key.allowed_ips)))
         if known.networks and not within(self._addresses.of(exchange), known.networks):
             raise refuse(403, "ip_not_allowed", _ELSEWHERE, kind="permission_error")
+        self._used_ms[key.key_id] = exchange.started_ms
         return known.caller
 
     async def _ask_owner(self, hashed: str) -> KeyChanged | None:

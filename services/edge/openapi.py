@@ -48,7 +48,7 @@ def _chat_path(summary: str, request: dict[str, Any], answer: dict[str, Any], er
     failures = {
         "400": "The request is invalid",
         "402": "It cannot be paid for",
-        "403": "The key may not do this",
+        "403": "The key may not do this, or not from this address",
         "409": "Another request with this idempotency key is running, or its answer was not kept",
         "422": "This idempotency key stands for another request",
         "429": "A limit is reached",
@@ -77,6 +77,7 @@ _COUNT_PATH = {
             "200": _json(TOKEN_COUNT, "An estimate; nothing is charged"),
             "400": _json(ANTHROPIC_ERROR, "The request is invalid"),
             "401": _NO_KEY,
+            "403": _json(ANTHROPIC_ERROR, "The key may not be used from this address"),
         },
     }
 }
@@ -101,12 +102,14 @@ _FAILED = {
 }
 _MANAGES_KEYS = {
     "401": _NO_KEY,
-    "403": _json(ERROR, "The key is shared, restricted or not the one from a sign-in"),
+    "403": _json(
+        ERROR, "The key is shared, restricted, not the one from a sign-in, or may not be used from this address"
+    ),
     "500": _FAILED,
 }
 _READS_USAGE = {
     "401": _NO_KEY,
-    "403": _json(ERROR, "The key is shared"),
+    "403": _json(ERROR, "The key is shared, or may not be used from this address"),
     "429": _json(ERROR, "Too many reads of usage for this account"),
     "500": _READ_FAILED,
 }
@@ -115,7 +118,7 @@ _READ_ERRORS = {
     ("/v1/models", "get"): {"400": _WRONG_PARAMETER},
     ("/v1/account/balance", "get"): {
         "401": _NO_KEY,
-        "403": _json(ERROR, "The key is restricted or shared"),
+        "403": _json(ERROR, "The key is restricted or shared, or may not be used from this address"),
         "500": _READ_FAILED,
     },
     ("/v1/account/keys", "get"): _MANAGES_KEYS,

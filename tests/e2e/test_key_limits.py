@@ -5,7 +5,7 @@ import httpx
 import pytest
 from kenari.accounts.v1 import accounts_pb2
 
-from tests.support.system import Person, System
+from tests.support.system import Person, System, eventually
 
 FORMATS = {
     "chat": ("/v1/chat/completions", "messages"),
@@ -114,3 +114,23 @@ def test_who_leaves_a_workspace_takes_their_keys_along(system: System) -> None:
         accounts.RemoveMember(left, timeout=10)
     assert ask(system, theirs, "chat").status_code == 401
     assert ask(system, owner, "chat").status_code == 200
+
+
+@pytest.mark.rule("KEY-023")
+def test_a_use_from_elsewhere_is_none(system: System) -> None:
+    login = system.person(rupiahs=0, kind=accounts_pb2.KEY_KIND_LOGIN)
+    with system.http(login) as client, system.accounts() as accounts:
+        made = [client.post("/v1/account/keys", json={"tool": "codex", "host": "laptop"}).json() for _ in range(2)]
+        elsewhere, here = (Person(login.account_id, one["id"], one["key"]) for one in made)
+        limited = accounts_pb2.SetKeyLimitsRequest(
+            key_id=elsewhere.key_id, allowed_ips=accounts_pb2.AllowedIps(entries=["203.0.113.9"])
+        )
+        accounts.SetKeyLimits(limited, timeout=10)
+        assert [ask(system, one, "chat").status_code for one in (elsewhere, here)] == [403, 200]
+
+        def uses() -> list[bool]:
+            """Whether a use is known, of the newest key first: both are reported at the same time."""
+            return [one["last_used_at"] is not None for one in client.get("/v1/account/keys").json()["data"]]
+
+        eventually(lambda: any(uses()))
+        assert uses() == [True, False]
