@@ -3,7 +3,7 @@
 Called by services/__main__.py and by tests that run it whole.
 """
 
-from kenari.ledger.v1 import idempotency_pb2_grpc, ledger_pb2_grpc
+from kenari.ledger.v1 import funding_pb2_grpc, idempotency_pb2_grpc, ledger_pb2_grpc
 
 from libs.core.clock import SystemClock
 from libs.db.database import Database
@@ -18,9 +18,10 @@ from libs.rpc.client import RpcClient
 from libs.rpc.server import RpcServer
 from libs.service.component import Periodic
 from libs.service.service import Service
-from services.ledger import idempotency_rpc
+from services.ledger import funding_rpc, idempotency_rpc
 from services.ledger.clients import RouterPrices
 from services.ledger.consumers import UsageReader
+from services.ledger.funding_rpc import FundingRpc
 from services.ledger.idempotency import Idempotency
 from services.ledger.idempotency_rpc import IdempotencyRpc
 from services.ledger.jobs import Jobs, Renewals
@@ -80,5 +81,7 @@ def build(settings: LedgerSettings) -> Service:
         LedgerRpc(ledger, Reads(database), telemetry),
         NAME,
     )
+    funds = FundingRpc(ledger, database, clock)
+    server.register(funding_pb2_grpc.add_FundsServicer_to_server, funds, funding_rpc.NAME)
     service.add(server)
     return service
