@@ -9,11 +9,10 @@ import click
 from kenari.accounts.v1 import accounts_pb2
 from kenari.ledger.v1 import ledger_pb2
 
-from libs.core.errors import Transient
 from libs.core.ids import prefixed_id
 from services.admin import show
 from services.admin.action import Rupiah, action
-from services.admin.peers import Peers
+from services.admin.peers import Peers, told_key
 
 _PAGE = 1_000
 
@@ -112,11 +111,8 @@ async def credit(
     request = ledger_pb2.CreditRequest(
         account_id=account_id, amount_micro_idr=rupiah, idempotency_key=once, kind=kind, note=note
     )
-    try:
+    async with told_key(once):
         answer = await peers.ledger("Credit", request)
-    except Transient as error:
-        told = f"{error}; nobody knows whether it was credited: run it again with --idempotency-key {once}"
-        raise Transient(told, reason=error.reason) from error
     return {
         "account_id": account_id,
         "credited_micro_idr": 0 if answer.duplicate else rupiah,

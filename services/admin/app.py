@@ -10,15 +10,17 @@ import click
 
 from libs.core.errors import ConfigError, KenariError, Transient
 from services.admin.accounts import accounts, credit, limits
+from services.admin.funding import funding, refund
 from services.admin.keys import keys
 from services.admin.members import members, people
+from services.admin.plans import coupons, plans, tokens
 
 REFUSED, WRONG_USAGE, NO_ANSWER = 1, 2, 3
 
 
-@click.group(commands=[accounts, keys, limits, credit, people, members])
+@click.group(commands=[accounts, keys, limits, credit, people, members, plans, coupons, tokens, funding, refund])
 def cli() -> None:
-    """Accounts, keys, limits, people and money of a running kenari.
+    """Accounts, keys, limits, people, plans and money of a running kenari.
 
     Exit codes: 1 refused, 2 wrong usage or settings, 3 a service does not answer.
     """

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from kenari.accounts.v1 import accounts_pb2_grpc
-from kenari.ledger.v1 import ledger_pb2_grpc
+from kenari.ledger.v1 import funding_pb2_grpc, ledger_pb2_grpc
 
+from libs.core.errors import Transient
 from libs.core.settings import TelemetrySettings
 from libs.ops.telemetry import Telemetry
 from libs.rpc.client import RpcClient
@@ -24,6 +25,7 @@ class Peers:
         self._ledger = ledger
         self._accounts_stub = accounts_pb2_grpc.AccountsStub(accounts.channel)
         self._ledger_stub = ledger_pb2_grpc.LedgerStub(ledger.channel)
+        self._funds_stub = funding_pb2_grpc.FundsStub(ledger.channel)
 
     async def accounts(self, method: str, request: Any, *, retry: bool = True) -> Any:
         """Call a method of accounts; ``retry`` only where a repeat changes nothing."""
@@ -34,6 +36,20 @@ class Peers:
     async def ledger(self, method: str, request: Any) -> Any:
         """Call a method of the ledger of which a repeat changes nothing."""
         return await self._ledger.call(f"ledger.{method}", getattr(self._ledger_stub, method), request, retry=True)
+
+    async def funds(self, method: str, request: Any) -> Any:
+        """Call a method of the ledger's Funds of which a repeat changes nothing."""
+        return await self._ledger.call(f"funds.{method}", getattr(self._funds_stub, method), request, retry=True)
+
+
+@contextlib.asynccontextmanager
+async def told_key(idempotency_key: str) -> AsyncIterator[None]:
+    """Name the key in the failure of a call that may have been done, so that it can be repeated safely."""
+    try:
+        yield
+    except Transient as error:
+        told = f"{error}; nobody knows whether it was done: run it again with --idempotency-key {idempotency_key}"
+        raise Transient(told, reason=error.reason) from error
 
 
 @contextlib.asynccontextmanager

@@ -139,8 +139,18 @@ def _name(enum: Any, number: int, prefix: str) -> str:
 
 
 def _fields(row: Row) -> str:
-    width = max(len(_title(name)) for name in row)
-    return "\n".join(f"{_title(name):<{width}}  {_cell(name, value)}" for name, value in row.items())
+    """One line a value; what has values of its own follows below, with its name above it."""
+    plain = {name: value for name, value in row.items() if not _is_section(value)}
+    width = max(len(_title(name)) for name in plain)
+    lines = [f"{_title(name):<{width}}  {_cell(name, value)}" for name, value in plain.items()]
+    for name, value in row.items():
+        if _is_section(value) and value:
+            lines += ["", f"{_title(name)}:", *(f"  {line}".rstrip() for line in text(value, False).split("\n"))]
+    return "\n".join(lines)
+
+
+def _is_section(value: Any) -> bool:
+    return isinstance(value, Mapping) or (isinstance(value, list) and all(isinstance(one, Mapping) for one in value))
 
 
 def _table(rows: Sequence[Row]) -> str:
@@ -164,6 +174,8 @@ def _cell(name: str, value: Any) -> str:
         return _NOTHING
     if name.endswith(_MONEY):
         return _rupiah(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     words = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     # A label is whatever somebody typed: it must not move the cursor of whoever reads it.
     return "".join(letter if letter.isprintable() else "?" for letter in words)
