@@ -57,6 +57,7 @@ def _models() -> list[dict[str, Any]]:
         _paid("fx-small", [_served("p1")], context_length=2_000, max_output_tokens=1_500),
         _image("fx-image", [_served("p1")]),
         _paid("fx-ant", [_served("p1-ant")], **_THINKS),
+        _paid("fx-members", [_served("p1")], subscribers_only=True),
         _paid("fx-mute", [_served("p1")], tool_call=False),
         _paid("fx-think", [_served("p1")], **_THINKS),
         _free("fx-think:free", "fixtures", [_served("p1")], **_THINKS),

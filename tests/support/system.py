@@ -14,7 +14,7 @@ from typing import Any, Generic, Self, TypeVar
 import grpc
 import httpx
 from kenari.accounts.v1 import accounts_pb2, accounts_pb2_grpc
-from kenari.ledger.v1 import ledger_pb2, ledger_pb2_grpc
+from kenari.ledger.v1 import funding_pb2_grpc, ledger_pb2, ledger_pb2_grpc
 
 from deploy.local import KafkaServer, PostgresServer, ValkeyServer, wiring
 from deploy.local.addresses import DEFAULTS, Ports
@@ -140,6 +140,9 @@ class System:
 
     def ledger(self) -> "_Stub[ledger_pb2_grpc.LedgerStub]":
         return _Stub(ledger_pb2_grpc.LedgerStub, self.ports.rpc("ledger"))
+
+    def funds(self) -> "_Stub[funding_pb2_grpc.FundsStub]":
+        return _Stub(funding_pb2_grpc.FundsStub, self.ports.rpc("ledger"))
 
     def http(self, person: Person | None = None, timeout: float = 30.0) -> httpx.Client:
         """A client of the public API, with the person's key."""
