@@ -90,9 +90,12 @@ clean: ## remove what can be made again; the data of make run (.kenari) stay
 	@find libs services deploy tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 ##@ Judge it
-.PHONY: contract compat bench bench-peers bench-idle compose-check
+.PHONY: contract mutants compat bench bench-peers bench-idle compose-check
 contract: env-dev ## which rules of the contract the last test run proved
 	@exec $(PY) -m tests.contract.coverage
+
+mutants: env-dev ## put faults into copies of the ledger; each must be noticed; ARGS="name name"
+	@exec $(PY) -m tests.money.mutants $(ARGS)
 
 compat: env-dev ## real clients against every provider format; SUITE=folder ONLY=client,... FACES=openai,...
 	@exec $(PY) -m tests.compat --suite "$(SUITE)" --only "$(ONLY)" --faces "$(FACES)"
