@@ -62,7 +62,7 @@ async def give(
     return made_id
 
 
-async def keep_sub(conn: Any, account_id: str, plan_id: str, source: str, deal: Deal) -> None:
+async def keep_sub(conn: Any, account_id: str, plan_id: str, deal: Deal) -> None:
     """Write the subscription a deal leads to. Automatic renewal stays as it was."""
     await conn.execute(
         "insert into plan_sub as s (account_id, plan_id, source, cycle, ends_ms, auto_renew, paid)"
@@ -71,7 +71,7 @@ async def keep_sub(conn: Any, account_id: str, plan_id: str, source: str, deal: 
         " ends_ms = excluded.ends_ms, paid = excluded.paid, auto_renew = s.auto_renew and not s.lapsed, lapsed = false",
         account_id,
         plan_id,
-        source,
+        deal.source,
         deal.cycle,
         deal.ends_ms,
         deal.rate,

@@ -61,7 +61,7 @@ class Subscriptions:
                 return plans.new_cycle(account.plan, now_ms)
 
             content = f"{account_id}|{plan_id}|{new_cycle}"
-            return await self._close_deal(conn, account_id, offer, ("purchase", key, content), deal, "paid")
+            return await self._close_deal(conn, account_id, offer, ("purchase", key, content), deal)
 
     async def grant(self, account_id: str, plan_id: str, key: str, source: str, days: int, paid: int) -> Bought:
         """Give a plan that is not paid from the balance. ``paid``: money from outside for it, source paid only."""
@@ -73,10 +73,10 @@ class Subscriptions:
             rate = paid * 30 // days if source == "paid" else offer.price if source == "gift" else 0
 
             def deal(account: Account, now_ms: int) -> Deal:
-                return plans.granted(account.plan, plan_id, days * _DAY_MS, rate, now_ms)
+                return plans.granted(account.plan, plan_id, source, days * _DAY_MS, rate, now_ms)
 
             content = f"{account_id}|{plan_id}|{source}|{days}|{paid}"
-            bought = await self._close_deal(conn, account_id, offer, ("grant_plan", key, content), deal, source)
+            bought = await self._close_deal(conn, account_id, offer, ("grant_plan", key, content), deal)
             if paid and not bought.duplicate:
                 now_ms = self._clock.now_ms()
                 await plan_rows.paid_outside(conn, account_id, paid, uuid7_hex(), utc_day(now_ms))
@@ -93,7 +93,7 @@ class Subscriptions:
         return len(due)
 
     async def _close_deal(
-        self, conn: Any, account_id: str, offer: Offer, idem: tuple[str, str, str], deal: Any, source: str
+        self, conn: Any, account_id: str, offer: Offer, idem: tuple[str, str, str], deal: Any
     ) -> Bought:
         made: list[Bought] = []
         known = await plan_rows.first_time(conn, account_id, *idem)
@@ -109,13 +109,13 @@ class Subscriptions:
             if agreed.due > wallet.room:
                 raise RefusedError("the balance does not cover the price", reason="insufficient_balance")
             _pay(account, agreed.due, opened.now_ms, effects)
-            effects.tell(account_id, _told(account_id, offer, agreed.change, source, agreed.ends_ms, agreed.due))
+            effects.tell(account_id, _told(account_id, offer, agreed.change, agreed.source, agreed.ends_ms, agreed.due))
             made.append(Bought(agreed.due, wallet.balance, duplicate=False))
             return agreed
 
         agreed = await post(conn, _wanted(account_id), work)
         if agreed is not None:
-            await plan_rows.keep_sub(conn, account_id, offer.plan_id, source, agreed)
+            await plan_rows.keep_sub(conn, account_id, offer.plan_id, agreed)
             await plan_rows.remember(conn, *idem, agreed.due)
             await put_state(conn, account_id, self._clock.now_ms())
         return made[0]

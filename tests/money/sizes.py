@@ -10,8 +10,8 @@ NIGHTLY = bool(os.environ.get("KENARI_NIGHTLY"))
 EXAMPLES = 20_000 if NIGHTLY else 500
 """Examples of each property."""
 
-STORIES = 5_000 if NIGHTLY else 60
-STORY_STEPS = 200 if NIGHTLY else 50
+STORIES = 5_000 if NIGHTLY else 25
+STORY_STEPS = 200 if NIGHTLY else 40
 """Random lives of an account, and the steps of each."""
 
 LONG_S = 4 * 3_600 if NIGHTLY else 120

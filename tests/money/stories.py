@@ -6,8 +6,6 @@ Used by test_stories.py and mutants.py.
 from dataclasses import replace
 
 from tests.money.dice import Dice
-from tests.money.model import plans as plans_
-from tests.money.model import sums
 from tests.money.model.facts import DAY, HOUR, MINUTE, Ask, Caps, Hold, Plan, Ref
 from tests.money.model.prices import Used
 from tests.money.model.settling import Report
@@ -213,10 +211,9 @@ class Story:
         elif what == 3:
             await self._pair.auto_renew(bool(self._dice.number(0, 2)))
         elif what == 4:
-            source, days = self._dice.pick(("trial", "gift", "granted")), self._dice.pick((0, 3))
-            current = sums.active(self._account, self._pair.now)
-            if source == "gift" or current is None or current.source not in plans_.PAID:
-                await self._pair.grant(plan.plan_id, source, days=days)
+            source, days = self._dice.pick(("trial", "gift", "granted", "paid")), self._dice.pick((0, 3))
+            paid = self._dice.number(0, 9) * RUPIAH if source == "paid" else 0
+            await self._pair.grant(plan.plan_id, source, days=days, paid=paid)
         else:
             await self._change(plan)
 

@@ -200,3 +200,11 @@ async def test_the_cap_is_named_before_everything_but_subscribers(real: RealLedg
 
     assert await refused(pair, capped(pair, spend=1, member="mem_a")) == REACHED
     assert await refused(pair, capped(pair, spend=1, subscribers_only=True)) == (403, "subscribers_only")
+
+
+async def test_a_token_cap_that_is_used_up_to_the_last_token_refuses_everything(real: RealLedger) -> None:
+    pair = await begun(real, 90 * RUPIAH)
+    await run(pair, capped(pair, tokens=1_100), answer(1_000))
+
+    assert await refused(pair, piece(pair, key=f"key_{pair.account}_c", caps=Caps(tokens=1_100))) == REACHED
+    await pair.compare()

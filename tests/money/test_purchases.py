@@ -209,3 +209,26 @@ async def test_a_plan_off_sale_is_kept_to_its_end_and_not_renewed(real: RealLedg
 
     assert (await granted(pair, chat(pair))).kind == "payg"
     await pair.compare()
+
+
+async def test_days_that_nobody_paid_for_are_not_credited_at_an_upgrade(real: RealLedger) -> None:
+    pair = await begun(real, 60 * RUPIAH)
+    plan = await dearer(pair, 9 * RUPIAH)
+    await pair.grant(plan.plan_id, "trial", days=30)
+    await pair.purchase(plan.plan_id)
+    higher = Plan(f"{pair.account}-higher", 50 * RUPIAH, {}, ("alpha",))
+    await pair.put_plan(higher)
+
+    # Sixty days are left, thirty of which were paid for: Rp 9, less the rounding of what a millisecond is worth.
+    assert paid(await pair.purchase(higher.plan_id)) in (41 * RUPIAH, 41 * RUPIAH + 1, 41 * RUPIAH + 2)
+    await pair.compare()
+
+
+@pytest.mark.parametrize("source", ["trial", "granted"])
+async def test_days_given_on_top_take_nothing_from_a_paid_plan(real: RealLedger, source: str) -> None:
+    pair = await begun(real, 60 * RUPIAH)
+    plan = await subscribed(pair)
+    await pair.grant(plan.plan_id, source, days=3)
+    await pair.compare()
+
+    assert paid(await pair.purchase(plan.plan_id, new_cycle=True)) == 9 * RUPIAH

@@ -23,9 +23,9 @@ PRICES = (FULL, ODD, PLAIN, SILENT, PIECE, SEARCH)
 CHAT_MODELS = {"alpha": FULL, "beta": ODD, "gamma": PLAIN}
 ENDPOINTS = {
     "embeddings": SILENT,
-    "rerank": SILENT,
+    "rerank": ODD,
     "moderations": SILENT,
-    "systemone": SILENT,
+    "systemone": ODD,
     "images": PIECE,
     "speech": PIECE,
     "transcriptions": PIECE,

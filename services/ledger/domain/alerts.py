@@ -40,9 +40,9 @@ def quota(account: Account, window: Window) -> Iterator[AlertRaised]:
 
 
 def low_balance(account: Account) -> Iterator[AlertRaised]:
-    """The balance fell below the owner's threshold; a top-up to it arms the alert again."""
+    """The balance fell below the owner's threshold (0: no alert); a top-up to it arms the alert again."""
     wallet = account.wallet
-    if wallet is None or not wallet.low_armed or wallet.balance >= wallet.low_threshold:
+    if wallet is None or not wallet.low_armed or wallet.balance >= wallet.low_threshold or not wallet.low_threshold:
         return
     wallet.low_armed = False
     yield AlertRaised(

@@ -108,7 +108,7 @@ def _subscribed(account: Account, model: str, now_ms: int) -> bool:
 def _within_key(call: Reserve, worst: WorstCase, counted: KeySpend | None) -> int:
     """The most output tokens the key's caps carry, up to those asked; below 0 when the request must not run."""
     spent, reserved = (counted.spent, counted.reserved) if counted is not None else (0, 0)
-    tokens = counted.tokens + counted.tokens_reserved if counted is not None else 0
+    tokens, running = (counted.tokens, counted.tokens_reserved) if counted is not None else (0, 0)
     most = worst.asked
     if call.caps.spend:
         if spent >= call.caps.spend:
@@ -116,7 +116,9 @@ def _within_key(call: Reserve, worst: WorstCase, counted: KeySpend | None) -> in
         if call.funding in ("order", "balance"):
             most = worst.most(call.caps.spend - spent - reserved)
     if call.caps.tokens:
-        left = call.caps.tokens - tokens - call.input_tokens
+        if tokens >= call.caps.tokens:
+            return -1
+        left = call.caps.tokens - tokens - running - call.input_tokens
         if left < worst.asked:
             most = min(most, left if lowerable(left, worst.asked) else -1)
     return most

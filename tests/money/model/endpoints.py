@@ -27,7 +27,7 @@ def list_value(ask: Ask, used: Used) -> int:
     if ask.endpoint in CHAT:
         return full_value(ask.price, used)
     if ask.endpoint in ESTIMATED:
-        return rounded_down(ask.est_input * ask.price.input)
+        return hold_amount(ask, 0)
     if ask.endpoint in BOUNDED:
         return rounded_down(min(used.prompt, ask.est_input) * ask.price.input)
     return min(used.units, ask.units) * (ask.price.unit or 0)

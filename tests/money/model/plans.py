@@ -24,18 +24,21 @@ def purchase(account: Account, plan: Plan, now: int, *, new_cycle: bool, expecte
     due = plan.price
     if current is not None and current.plan is not plan:
         due = upgrade_price(plan, current, now)
-    if current is not None and current.source in PAID and plan.price < current.plan.price:
+    if current is not None and not _higher(plan, current):
         raise RefusedError("plan_lower")
     if sums.room(account) < due:
         raise RefusedError("insufficient_balance")
     burn(account, due)
     if current is not None and current.plan is plan and not new_cycle:
-        current.ends += CYCLE
-        current.source = "paid"
-        current.worth = plan.price
+        lengthen(current, "paid", now, CYCLE, plan.price)
     else:
         current = begin(account, plan, "paid", now, CYCLE, plan.price)
     return Bought(current, due, sums.balance(account))
+
+
+def _higher(plan: Plan, current: Subscription) -> bool:
+    """Whether the plan may be bought beside that one: itself, a dearer one, or any while nobody paid for that one."""
+    return current.plan is plan or current.source not in PAID or plan.price > current.plan.price
 
 
 def _restartable(current: Subscription | None, plan: Plan) -> bool:
@@ -46,6 +49,15 @@ def upgrade_price(plan: Plan, current: Subscription, now: int) -> int:
     """The new price less the worth of the days left, never below zero."""
     credit = current.worth * (current.ends - now) // CYCLE
     return max(0, plan.price - credit)
+
+
+def lengthen(current: Subscription, source: str, now: int, length: int, worth: int) -> None:
+    """More days of the same plan. The days left keep their worth, and what was paid for stays paid for."""
+    left = current.ends - now
+    current.worth = (current.worth * left + worth * length) // (left + length)
+    current.ends += length
+    if source in PAID or current.source not in PAID:
+        current.source = source
 
 
 def begin(account: Account, plan: Plan, source: str, now: int, length: int, worth: int) -> Subscription:
@@ -59,18 +71,16 @@ def begin(account: Account, plan: Plan, source: str, now: int, length: int, wort
 
 
 def grant(account: Account, plan: Plan, source: str, now: int, days: int, paid: int) -> Bought:
-    """A plan that was not paid from the balance: it starts now, or lengthens the same plan."""
+    """A plan that was not paid from the balance (``paid``: from outside): it starts now, or lengthens the same plan."""
     current = sums.active(account, now)
     length = (days or 30) * DAY
+    worth = plan.price if source == "gift" else paid * 30 // (days or 30)
     if current is not None and current.plan is plan:
-        current.ends += length
-        if source in PAID or current.source not in PAID:
-            current.source = source
+        lengthen(current, source, now, length, worth)
     else:
-        worth = {"paid": plan.price, "gift": plan.price}.get(source, 0)
         current = begin(account, plan, source, now, length, worth)
     account.paid_in += paid if source == "paid" else 0
-    return Bought(current, paid, sums.balance(account))
+    return Bought(current, 0, sums.balance(account))
 
 
 def end_or_renew(account: Account, now: int) -> bool:
