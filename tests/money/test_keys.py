@@ -110,6 +110,15 @@ async def test_a_reached_spend_cap_refuses_free_requests_too(real: RealLedger) -
     await pair.compare()
 
 
+async def test_a_spend_cap_met_to_the_last_micro_rupiah_is_reached(real: RealLedger) -> None:
+    pair = await begun(real, 90 * RUPIAH)
+
+    # 125 x 2,000 + 1,000 x 8,000.
+    await run(pair, capped(pair, spend=HOLD), answer(1_000, 125))
+
+    assert await refused(pair, capped(pair, spend=HOLD, funding="free")) == REACHED
+
+
 @pytest.mark.parametrize("funding", ["free", "own_key"])
 async def test_a_token_cap_counts_free_requests_and_own_keys(real: RealLedger, funding: str) -> None:
     pair = await begun(real)

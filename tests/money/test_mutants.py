@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.money.mutants.faults import FAULTS, Fault, applied
+from tests.money.mutants import FAULTS
+from tests.money.mutants.faults import Fault, applied
 
 ROOT = Path(__file__).resolve().parents[2]
 

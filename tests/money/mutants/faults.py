@@ -1,6 +1,6 @@
-"""The faults: each one edit of the ledger's Python or SQL, as a text and what stands in its place.
+"""What a fault put into the ledger is, and how it gets into the text.
 
-Read by __main__.py and by a test that keeps them applicable.
+The faults themselves are in decisions.py, movements.py and books.py, joined in __main__.py.
 """
 
 from dataclasses import dataclass
@@ -8,21 +8,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Fault:
-    """``old`` occurs once in the file at ``path``. ``suites``: where it should be noticed first."""
+    """Edits of the file at ``path``, each of a text that occurs once. ``suite``: the tests that should notice."""
 
     name: str
     what: str
     path: str
-    old: str
-    new: str
-    suites: tuple[str, ...] = ()
+    edits: tuple[tuple[str, str], ...]
+    suite: str
 
 
 def applied(fault: Fault, text: str) -> str:
-    """The file with the fault; raise ValueError when its place is gone or not unique."""
-    if text.count(fault.old) != 1:
-        raise ValueError(f"{fault.name}: {fault.old!r} occurs {text.count(fault.old)} times in {fault.path}")
-    return text.replace(fault.old, fault.new)
-
-
-FAULTS: tuple[Fault, ...] = ()
+    """The file with the fault; raise ValueError when one of its places is gone or not unique."""
+    for old, new in fault.edits:
+        if text.count(old) != 1:
+            raise ValueError(f"{fault.name}: {old!r} occurs {text.count(old)} times in {fault.path}")
+        text = text.replace(old, new)
+    return text
