@@ -20,11 +20,13 @@ from services.edge.fitting import fitting_max_tokens, forwarded_header, gated_he
 from services.edge.free_route import FreeRoute, limit_headers, quota_spent
 from services.edge.funds import Funds, funds_headers
 from services.edge.levels import control
-from services.edge.limiter import LimitedError
+from services.edge.limiter import Asking, LimitedError
 from services.edge.limits import ChatLimits
+from services.edge.named_route import NamedRoute
 from services.edge.patience import ask_patiently
-from services.edge.scope import FREE_ROUTE
+from services.edge.scope import FREE_ROUTE, check_route
 from services.edge.settings import EdgeSettings
+from services.edge.settlement import Settlement
 
 
 class Admission:
@@ -35,11 +37,13 @@ class Admission:
         limits: ChatLimits,
         router: CheckClient,
         funds: Funds,
+        settlement: Settlement,
         settings: EdgeSettings,
     ) -> None:
         self._limits = limits
         self._router = router
         self._funds = funds
+        self._settlement = settlement
         self._settings = settings
 
     async def admit(self, asked: Asked) -> Admitted:
@@ -51,6 +55,8 @@ class Admission:
         asking = self._limits.ask(asked, request.model)
         try:
             route = await self._route(_route_question(asked), asked.trace)
+            if route.route_name:
+                return await self._by_steps(asked, route, asking)
             reasoning = control(request, asked.level, route.model)
             allowed = await asking.answer(self._settings.free_place_wait_s)
             return await self._with_funds(asked, route, reasoning, allowed)
@@ -62,9 +68,24 @@ class Admission:
             raise
 
     async def _on_free_route(self, asked: Asked) -> Admitted:
-        if asked.level in (Effort.NONE, Effort.MINIMAL):
-            raise refuse(400, "bad_request", f"a route does not take the level {asked.level}; it takes low to max")
+        _check_route_level(asked)
         return await self.to_free(asked)
+
+    async def _by_steps(self, asked: Asked, route: router_pb2.Route, asking: Asking) -> Admitted:
+        _check_route_level(asked)
+        check_route(asked.caller)
+        allowed = await asking.answer(self._settings.free_place_wait_s)
+        steps = NamedRoute(
+            asked,
+            route,
+            self._funds,
+            self._settlement,
+            self._free_place,
+            partial(self.done, success=False),
+            self.to_free,
+            leased=allowed.leased,
+        )
+        return await steps.first()
 
     async def to_free(self, asked: Asked) -> Admitted:
         """Serve the request by the free models its key may use: counted and limited as free, without a hold.
@@ -156,6 +177,12 @@ def _route_question(asked: Asked) -> router_pb2.RouteRequest:
         tools=request.uses_tools,
         remote_images=request.remote_images > 0,
     )
+
+
+def _check_route_level(asked: Asked) -> None:
+    """Contract: Reasoning, Set the level in the model id."""
+    if asked.level in (Effort.NONE, Effort.MINIMAL):
+        raise refuse(400, "bad_request", f"a route does not take the level {asked.level}; it takes low to max")
 
 
 def _granted_tokens(granted: ledger_pb2.Granted | None, asked: int) -> int:

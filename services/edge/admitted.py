@@ -42,7 +42,7 @@ class Others(Protocol):
     """The further models of a route."""
 
     async def next(self, admitted: "Admitted") -> bool:
-        """Make ``admitted`` a request to the next of them; False when none is left, and nothing changed."""
+        """Make ``admitted`` a request to the next of them; False when none is left."""
         ...
 
     def close(self) -> None:
@@ -54,7 +54,8 @@ class Others(Protocol):
 class Admitted:
     """A request that may run. ``granted`` is None for a free model; ``leased`` means the limiter wants Done.
 
-    ``others`` are the further models of a route, which follow when all providers of this one have failed.
+    ``others`` are the further models of a route, which follow when all providers of this one have failed. ``line`` is
+    that of the hold within the request: each step of a named route has its own.
     """
 
     route: router_pb2.Route
@@ -64,6 +65,7 @@ class Admitted:
     leased: bool
     headers: tuple[Header, ...]
     others: Others | None = None
+    line: int = 0
 
     async def go_on(self) -> bool:
         """Turn to the next model of the route; False when there is none."""

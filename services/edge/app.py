@@ -91,7 +91,7 @@ def build(settings: EdgeSettings) -> Service:
         catalog=catalog,
         live=live,
         bodies=BodyReader(settings.body),
-        admission=Admission(ChatLimits(limiter, catalog), router, funds, settings),
+        admission=Admission(ChatLimits(limiter, catalog), router, funds, settlement, settings),
         attempts=Attempts(Providers(transport), reports, settings.provider_wait_s, telemetry.tracing),
         settlement=settlement,
         idempotency=idempotency,

@@ -3,7 +3,7 @@
 Made by app.py; used by keys, admission, settlement and the account endpoints.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -173,9 +173,9 @@ class LedgerClient:
         response = await self._rpc.call("ledger.UsageRow", self._stub.UsageRow, request, retry=True)
         return response.row if response.HasField("row") else None
 
-    async def touch(self, request_ids: list[str]) -> None:
-        """Keep the holds of these requests from expiring."""
-        holds = [ledger_pb2.HoldRef(request_id=request_id, line=0) for request_id in request_ids]
+    async def touch(self, open_holds: Iterable[tuple[str, int]]) -> None:
+        """Keep the holds of these lines of requests from expiring."""
+        holds = [ledger_pb2.HoldRef(request_id=request_id, line=line) for request_id, line in open_holds]
         await self._rpc.call("ledger.Touch", self._stub.Touch, ledger_pb2.TouchRequest(holds=holds), retry=True)
 
 

@@ -79,9 +79,12 @@ class Ending:
         self._success = outcome == "completed" and tokens.completion > 0
         run, model = self.run, self.admitted.route.model
         run.prompt_tokens, run.completion_tokens = tokens.prompt, tokens.completion
+        # Of a route it is that of the step which served.
+        run.billing_kind = self.admitted.billing_kind
         granted = self.admitted.granted
         usage = Usage(
             request_id=run.request_id,
+            line=self.admitted.line,
             account_id=run.account_id,
             key_id=run.key_id,
             endpoint=run.endpoint,
@@ -123,7 +126,8 @@ class Ending:
         granted = self.admitted.granted
         if granted is not None and granted.descriptor:
             run = self.run
-            self._settlement.release(run.request_id, run.account_id, run.trace, "nothing delivered")
+            line = self.admitted.line
+            self._settlement.release(run.request_id, run.account_id, run.trace, "nothing delivered", line=line)
 
 
 def _price(price: router_pb2.Price) -> pricing.Price:

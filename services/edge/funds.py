@@ -37,14 +37,18 @@ class Funds:
         self._states = states
         self._settings = settings
 
-    async def reserve(self, asked: Asked, model: router_pb2.Model, max_tokens: int) -> ledger_pb2.Granted | None:
+    async def reserve(
+        self, asked: Asked, model: router_pb2.Model, max_tokens: int, *, line: int = 0
+    ) -> ledger_pb2.Granted | None:
         """The grant of a paid request; None when nothing is held because the free models are to serve it.
 
         Raise RefusedError: the ledger's refusal, or 503 when it does not answer.
         """
-        return await self._ask(asked, _question(asked, model, max_tokens, ledger_pb2.FUNDING_ORDER))
+        return await self._ask(asked, _question(asked, model, max_tokens, ledger_pb2.FUNDING_ORDER, line))
 
-    async def note_free(self, asked: Asked, model: router_pb2.Model, max_tokens: int) -> ledger_pb2.Granted | None:
+    async def note_free(
+        self, asked: Asked, model: router_pb2.Model, max_tokens: int, *, line: int = 0
+    ) -> ledger_pb2.Granted | None:
         """What the ledger has to say of a free request: of a key with caps, or for the header of a plan's owner.
 
         None when there is nothing to ask. Without caps an answer that does not come changes nothing.
@@ -52,7 +56,7 @@ class Funds:
         caller = asked.caller
         if caller.caps is None and not model.subscribers_only and not self._tells_of_plan(caller):
             return None
-        question = _question(asked, model, max_tokens, ledger_pb2.FUNDING_FREE)
+        question = _question(asked, model, max_tokens, ledger_pb2.FUNDING_FREE, line)
         try:
             return await self._ask(asked, question)
         except RefusedError:
@@ -78,7 +82,8 @@ class Funds:
             )
         except BaseException as error:
             # Whether a hold was granted is not known then: it is given back either way.
-            self._settlement.release(asked.request_id, asked.caller.account_id, asked.trace, "not known to be granted")
+            account_id, reason = asked.caller.account_id, "not known to be granted"
+            self._settlement.release(asked.request_id, account_id, asked.trace, reason, line=question.line)
             if isinstance(error, CheckFailedError):
                 raise unavailable("billing") from error
             raise
@@ -87,10 +92,13 @@ class Funds:
         return answer.granted if answer.HasField("granted") else None
 
 
-def _question(asked: Asked, model: router_pb2.Model, max_tokens: int, funding: Any) -> ledger_pb2.ReserveRequest:
+def _question(
+    asked: Asked, model: router_pb2.Model, max_tokens: int, funding: Any, line: int
+) -> ledger_pb2.ReserveRequest:
     caller = asked.caller
     return ledger_pb2.ReserveRequest(
         request_id=asked.request_id,
+        line=line,
         account_id=caller.account_id,
         key_id=caller.key_id,
         endpoint=asked.endpoint,

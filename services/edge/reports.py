@@ -72,6 +72,7 @@ class Run:
 
     __slots__ = (
         "account_id",
+        "attempt_first_byte_ms",
         "attempt_model",
         "attempt_started",
         "attempts",
@@ -105,6 +106,7 @@ class Run:
         self.upstream_id: str | None = None
         self.attempts = 0
         self.attempt_model = ""
+        self.attempt_first_byte_ms: int | None = None
         self.attempt_started = 0.0
         self.first_byte_ms: int | None = None
         self.prompt_tokens = 0
@@ -122,12 +124,15 @@ class Run:
         """The next provider is being called, for the model of that id."""
         self.upstream_id = upstream_id
         self.attempt_model = model_id
+        self.attempt_first_byte_ms = None
         self.attempts += 1
         self.attempt_started = time.monotonic()
 
     def first_content(self) -> None:
         """The provider's first content is here."""
-        self.first_byte_ms = int((time.monotonic() - self.started) * 1000)
+        now = time.monotonic()
+        self.first_byte_ms = int((now - self.started) * 1000)
+        self.attempt_first_byte_ms = int((now - self.attempt_started) * 1000)
 
 
 class Reports:
@@ -167,7 +172,7 @@ class Reports:
             outcome=outcome,
             status=failure.status if failure else None,
             retry_after_ms=failure.retry_after_ms if failure else None,
-            first_byte_ms=run.first_byte_ms,
+            first_byte_ms=run.attempt_first_byte_ms,
             duration_ms=int(duration * 1000),
             output_tokens=output_tokens,
         )

@@ -21,9 +21,14 @@ def check_model(caller: Caller, model: str) -> None:
         # Such use costs nothing here: the cap would never be reached.
         message = "a key with a spend cap does not reach models of your own providers; limit it by tokens instead"
         raise refuse(403, "byok_spend_capped_key", message, kind="permission_error")
-    if model == FREE_ROUTE and caller.restricted:
-        message = f"a key with a model scope or a cap does not use routes such as {FREE_ROUTE}; name a model"
-        raise refuse(400, "bad_request", message)
+    if model == FREE_ROUTE:
+        check_route(caller)
     if caller.models and model not in caller.models:
         allowed = ", ".join(sorted(caller.models))
         raise refuse(400, "bad_request", f"this key may not use {model}; it may use: {allowed}")
+
+
+def check_route(caller: Caller) -> None:
+    """Raise RefusedError for a key that may not use routes, whatever their models are."""
+    if caller.restricted or caller.shared:
+        raise refuse(400, "bad_request", "a key with a model scope or a cap does not use routes; name a model")

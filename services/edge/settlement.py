@@ -7,6 +7,7 @@ the sure one; the ledger lets the second change nothing.
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -64,22 +65,23 @@ class Settlement:
         self._checks = checks
         self._ledger = ledger
         self._reports = reports
-        self._holds: set[str] = set()
+        self._holds: set[tuple[str, int]] = set()
         self._pending: set[asyncio.Future[Any]] = set()
         self._toucher: asyncio.Task[None] | None = None
         settled = telemetry.metrics.counter(SETTLEMENTS)
         self._answered = settled.labels("answered")
         self._left_to_event = settled.labels("left_to_event")
 
-    def opened(self, request_id: str) -> None:
+    def opened(self, request_id: str, line: int = 0) -> None:
         """A hold was granted; it is kept alive until settled or released."""
-        self._holds.add(request_id)
+        self._holds.add((request_id, line))
 
     def settle(self, run: Run, usage: Usage) -> None:
         """Charge what was used, now and by event."""
-        self._holds.discard(run.request_id)
+        self._holds.discard((run.request_id, usage.line))
         question = ledger_pb2.SettleRequest(
             request_id=usage.request_id,
+            line=usage.line,
             account_id=usage.account_id,
             key_id=usage.key_id,
             endpoint=usage.endpoint,
@@ -102,21 +104,23 @@ class Settlement:
         self._pending.add(answer)
         answer.add_done_callback(self._settled)
 
-    def release(self, request_id: str, account_id: str, trace: str, reason: str, tries: int = RELEASE_TRIES) -> None:
+    def release(
+        self, request_id: str, account_id: str, trace: str, reason: str, *, line: int = 0, tries: int = RELEASE_TRIES
+    ) -> None:
         """Give a hold back, or one that may have been granted: nothing was delivered.
 
         If the ledger cannot be told, the hold runs out by itself.
         """
-        self._holds.discard(request_id)
-        question = ledger_pb2.ReleaseRequest(request_id=request_id, account_id=account_id, reason=reason)
+        self._holds.discard((request_id, line))
+        question = ledger_pb2.ReleaseRequest(request_id=request_id, line=line, account_id=account_id, reason=reason)
         answer = self._checks.begin("release", question, SETTLE_TIMEOUT_S, trace)
         self._pending.add(answer)
 
         def released(done: "asyncio.Future[Any]") -> None:
             self._pending.discard(done)
             if not done.cancelled() and done.exception() is not None and tries > 1:
-                later = asyncio.get_running_loop().call_later
-                later(0.5, self.release, request_id, account_id, trace, reason, tries - 1)
+                again = partial(self.release, line=line, tries=tries - 1)
+                asyncio.get_running_loop().call_later(0.5, again, request_id, account_id, trace, reason)
 
         answer.add_done_callback(released)
 

@@ -124,6 +124,17 @@ def several(routes: Sequence[router_pb2.RouteResponse]) -> router_pb2.RouteRespo
     return answer
 
 
+def named(answer: router_pb2.RouteResponse, name: str) -> router_pb2.RouteResponse:
+    """The answer of ``several`` as that of an account's route."""
+    answer.route.route_name = name
+    return answer
+
+
+def no_steps(name: str) -> router_pb2.RouteResponse:
+    """The route is empty, or no model of its steps is for sale any more."""
+    return _refused("bad_request", f"the route {name!r} has no step that can be used; add one")
+
+
 def nobody_fetches_images() -> router_pb2.RouteResponse:
     """A picture at an address, and no provider that would fetch it (contract: Images and files as input)."""
     return _refused("bad_request", "remote image URL not supported by upstream")

@@ -14,17 +14,19 @@ from libs.kafka.producer import Producer
 from libs.kafka.records import Received
 from services.router.domain import Try, verdict
 from services.router.health import HealthBook
+from services.router.routes.latency import Latencies
 
 
 class AttemptsReader:
-    """Judges upstreams by what the edges tell and says what changed.
+    """Judges upstreams and the speed of models by what the edges tell, and says which health changed.
 
     Health goes out by direct produce and not by the outbox: it must work while the database is away, a lost
     record is made good by the next one, and what it says is soon out of date anyway.
     """
 
-    def __init__(self, book: HealthBook, producer: Producer, now_ms: Callable[[], int]) -> None:
+    def __init__(self, book: HealthBook, latencies: Latencies, producer: Producer, now_ms: Callable[[], int]) -> None:
         self._book = book
+        self._latencies = latencies
         self._producer = producer
         self._now_ms = now_ms
 
@@ -32,7 +34,10 @@ class AttemptsReader:
         """Take in a batch of ``AttemptFinished``; tries at one upstream come in order, since it is the key."""
         for received in batch:
             attempt = received.data(AttemptFinished)
-            said = self._book.tried(attempt.upstream_id, attempt.request_id, _try(attempt, received.envelope.time))
+            tried = _try(attempt, received.envelope.time)
+            if attempt.outcome == "completed" and attempt.first_byte_ms is not None:
+                self._latencies.seen(attempt.model, attempt.first_byte_ms, tried.finished_ms)
+            said = self._book.tried(attempt.upstream_id, attempt.request_id, tried)
             if said is not None:
                 event = envelope(said, source="router", subject=said.upstream_id, now_ms=self._now_ms())
                 self._producer.send(ROUTER_HEALTH, said.upstream_id, encode(event), received.trace)

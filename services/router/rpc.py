@@ -3,13 +3,17 @@
 Called by libs.rpc's server; the edge asks Route, the ledger GetPrice.
 """
 
+import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from kenari.router.v1 import router_pb2, router_pb2_grpc
 
+from libs.core.errors import Transient
 from libs.ops.telemetry import Telemetry
 from libs.rpc.checks import Ask, CheckServer
 from services.router.answers import price_message
+from services.router.routes.service import Routes
 from services.router.service import Routing
 from services.router.store import Store
 
@@ -19,8 +23,9 @@ SERVICE = "kenari.router.v1.Router"
 class RouterServicer(router_pb2_grpc.RouterServicer):
     """Maps messages to the service and back; refusals are answers."""
 
-    def __init__(self, routing: Routing, store: Store, telemetry: Telemetry) -> None:
+    def __init__(self, routing: Routing, routes: Routes, store: Store, telemetry: Telemetry) -> None:
         self._routing = routing
+        self._routes = routes
         self._store = store
         self._tracing = telemetry.tracing
         self._checks = CheckServer(router_pb2.CheckReplies, router_pb2.CheckReply, self._handle, telemetry)
@@ -29,7 +34,9 @@ class RouterServicer(router_pb2_grpc.RouterServicer):
         await self._checks.serve(request_iterator, context)
 
     async def Route(self, request: router_pb2.RouteRequest, context: Any) -> router_pb2.RouteResponse:
-        return self._route(request)
+        if self._routes.may_be(request):
+            return await self._routes.answer(request)
+        return self._routing.route(request)
 
     async def GetPrice(self, request: router_pb2.GetPriceRequest, context: Any) -> router_pb2.GetPriceResponse:
         """A price version from memory or, when it is an older one, from the database; empty when there is none."""
@@ -37,21 +44,26 @@ class RouterServicer(router_pb2_grpc.RouterServicer):
         return router_pb2.GetPriceResponse(price=price_message(price) if price else None)
 
     async def _handle(self, asks: list[Ask]) -> None:
-        # Nothing is awaited: the answers to one message leave in one message.
+        named = []
         for ask in asks:
-            if ask.traceparent:
-                self._handle_traced(ask)
-            else:
-                self._answer(ask)
+            if self._routes.may_be(ask.question):
+                named.append(ask)
+                continue
+            # Nothing is awaited: the answers to one message leave in one message.
+            with self._traced(ask):
+                if not ask.expired():
+                    ask.answer(self._routing.route(ask.question))
+        if named:
+            await asyncio.gather(*(self._answer_named(ask) for ask in named))
 
-    def _handle_traced(self, ask: Ask) -> None:
-        with self._tracing.span("router.route", parent=ask.traceparent, kind="server"):
-            self._answer(ask)
+    async def _answer_named(self, ask: Ask) -> None:
+        with self._traced(ask):
+            try:
+                ask.answer(await self._routes.answer(ask.question))
+            except Transient as error:
+                ask.fail(error.reason)
 
-    def _answer(self, ask: Ask) -> None:
-        if ask.expired():
-            return
-        ask.answer(self._route(ask.question))
-
-    def _route(self, asked: router_pb2.RouteRequest) -> router_pb2.RouteResponse:
-        return self._routing.route(asked)
+    def _traced(self, ask: Ask) -> AbstractContextManager[Any]:
+        if not ask.traceparent:
+            return nullcontext()
+        return self._tracing.span("router.route", parent=ask.traceparent, kind="server")

@@ -3,7 +3,8 @@
 Called by rpc.py (questions) and keeper.py (a new catalogue).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from random import shuffle
 from typing import TypeAlias
 
@@ -102,24 +103,42 @@ class Routing:
 
     def route(self, asked: router_pb2.RouteRequest) -> router_pb2.RouteResponse:
         """Decide who serves a request. The answer is shared: it must not be changed."""
-        outcome, answer = self._free_route(asked) if asked.model == FREE_ROUTE else self._one_model(asked)
+        outcome, answer = self._free_route(asked) if asked.model == FREE_ROUTE else self._one_model(asked, asked.model)
         self._count[outcome]()
         return answer
 
-    def _one_model(self, asked: router_pb2.RouteRequest) -> _Decided:
-        offered = self._offered.get(self._forwards.get(asked.model, asked.model))
+    def endpoints_of(self, model: str) -> frozenset[str]:
+        """Where a model can be called, itself or by its successor; empty when it is not for sale."""
+        offered = self._offered.get(self._forwards.get(model, model))
+        return offered.endpoints if offered is not None else frozenset()
+
+    def known(self) -> set[str]:
+        """The ids that mean a model."""
+        return {*self._offered, *self._forwards}
+
+    def by_steps(self, asked: router_pb2.RouteRequest, name: str, models: Sequence[str]) -> router_pb2.RouteResponse:
+        """Decide who serves a request to the route of that name over these models, in this order."""
+        if models:
+            outcome, answer = _first_to_last(partial(self._one_model, asked, model) for model in models)
+        else:
+            outcome, answer = "bad_request", answers.no_steps(name)
+        self._count[outcome]()
+        return answers.named(answer, name) if answer.HasField("route") else answer
+
+    def _one_model(self, asked: router_pb2.RouteRequest, model: str, *, probes: bool = True) -> _Decided:
+        offered = self._offered.get(self._forwards.get(model, model))
         if offered is None:
-            return "model_not_found", answers.not_found(asked.model)
+            return "model_not_found", answers.not_found(model)
         if asked.endpoint not in offered.endpoints:
             return "bad_request", answers.wrong_endpoint(offered.card, asked.endpoint)
         prepared = offered.able(asked.tools, asked.remote_images)
         if not prepared.servers:
             return self._unable(offered, asked)
-        return self._choose(prepared, asked)
+        return self._choose(prepared, asked, probes=probes)
 
     def _unable(self, offered: _Offered, asked: router_pb2.RouteRequest) -> _Decided:
         if asked.tools and not offered.able(True, False).servers:
-            return "no_wire_for_modality", answers.nobody_carries_tools(asked.model)
+            return "no_wire_for_modality", answers.nobody_carries_tools(offered.card.id)
         return "bad_request", answers.nobody_fetches_images()
 
     def _free_route(self, asked: router_pb2.RouteRequest) -> _Decided:
@@ -138,15 +157,7 @@ class Routing:
         if not able:
             return "bad_request", answers.nobody_fetches_images()
         shuffle(able)
-        # A probe is for the model that is tried first: the others may never be.
-        decided: list[_Decided] = []
-        for prepared in able:
-            routed = any(answer.HasField("route") for _, answer in decided)
-            decided.append(self._choose(prepared, asked, probes=not routed))
-        routes = [answer for _, answer in decided if answer.HasField("route")]
-        if not routes:
-            return min(decided, key=lambda one: one[1].refusal.retry_after_s)
-        return "routed", answers.several(routes)
+        return _first_to_last(partial(self._choose, prepared, asked) for prepared in able)
 
     def _choose(self, prepared: _Prepared, asked: router_pb2.RouteRequest, *, probes: bool = True) -> _Decided:
         now_ms = self._clock.now_ms()
@@ -184,6 +195,25 @@ class Routing:
         if others:
             first.first_byte_timeout_ms = min(first.first_byte_timeout_ms, self._book.rules.probe_first_byte_ms)
         return answer
+
+
+def _first_to_last(tries: Iterable[Callable[..., _Decided]]) -> _Decided:
+    """One answer for several models, tried in this order; those that cannot serve now are left out.
+
+    When none can, the shortest wait is told, or what is wrong with the first.
+    """
+    decided: list[_Decided] = []
+    routes: list[router_pb2.RouteResponse] = []
+    for one in tries:
+        # A probe is for the model that is tried first: the others may never be.
+        outcome, answer = one(probes=not routes)
+        decided.append((outcome, answer))
+        if answer.HasField("route"):
+            routes.append(answer)
+    if routes:
+        return "routed", answers.several(routes)
+    paused = [one for one in decided if one[0] == "all_providers_failed"]
+    return min(paused, key=lambda one: one[1].refusal.retry_after_s) if paused else decided[0]
 
 
 def _on_free_route(card: ModelPublished) -> bool:

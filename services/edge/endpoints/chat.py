@@ -142,7 +142,7 @@ class ChatEndpoint:
             # A retired model's successor answers under its own name, a route under the route's.
             run.model = admitted.route.model.id
         if admitted.granted is not None and admitted.granted.descriptor:
-            parts.settlement.opened(run.request_id)
+            parts.settlement.opened(run.request_id, admitted.line)
         parts.reports.admitted(run)
         ending = Ending(parts.admission, parts.settlement, parts.believable, parts.reports, run, asked, admitted)
         identity = self._dialect.identity(run.request_id, run.model, run.started_ms // 1000)

@@ -63,6 +63,7 @@ class Peers:
             ChatLimits(Limiter(cast("CheckClient", self.limiter), settings, telemetry), catalog),
             cast("CheckClient", self.router),
             Funds(cast("CheckClient", self.ledger), cast("Settlement", self), cast("Any", {}), settings),
+            cast("Settlement", self),
             settings,
         )
 

@@ -24,15 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dkenari/router/v1/router.proto\x12\x10kenari.router.v1\"8\n\nCheckBatch\x12*\n\x05items\x18\x01 \x03(\x0b\x32\x1b.kenari.router.v1.CheckItem\"}\n\tCheckItem\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x12\n\ntimeout_ms\x18\x02 \x01(\r\x12\x13\n\x0btraceparent\x18\x03 \x01(\t\x12/\n\x05route\x18\x04 \x01(\x0b\x32\x1e.kenari.router.v1.RouteRequestH\x00\x42\n\n\x08question\";\n\x0c\x43heckReplies\x12+\n\x05items\x18\x01 \x03(\x0b\x32\x1c.kenari.router.v1.CheckReply\"e\n\nCheckReply\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0f\n\x07\x66\x61ilure\x18\x02 \x01(\t\x12\x30\n\x05route\x18\x03 \x01(\x0b\x32\x1f.kenari.router.v1.RouteResponseH\x00\x42\x08\n\x06\x61nswer\"\xbe\x01\n\x0cRouteRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x05 \x01(\t\x12\x0e\n\x06stream\x18\x06 \x01(\x08\x12\x0f\n\x07session\x18\x07 \x01(\t\x12\r\n\x05tools\x18\x08 \x01(\x08\x12\x15\n\rremote_images\x18\t \x01(\x08\x12\x0e\n\x06models\x18\n \x03(\t\"r\n\rRouteResponse\x12(\n\x05route\x18\x01 \x01(\x0b\x32\x17.kenari.router.v1.RouteH\x00\x12,\n\x07refusal\x18\x02 \x01(\x0b\x32\x19.kenari.router.v1.RefusalH\x00\x42\t\n\x07outcome\"\x85\x01\n\x05Route\x12&\n\x05model\x18\x01 \x01(\x0b\x32\x17.kenari.router.v1.Model\x12+\n\x08\x61ttempts\x18\x02 \x03(\x0b\x32\x19.kenari.router.v1.Attempt\x12\'\n\x06others\x18\x03 \x03(\x0b\x32\x17.kenari.router.v1.Route\"\xba\x02\n\x05Model\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06vendor\x18\x02 \x01(\t\x12\x0c\n\x04\x66ree\x18\x03 \x01(\x08\x12&\n\x05price\x18\x04 \x01(\x0b\x32\x17.kenari.router.v1.Price\x12\x16\n\x0e\x63ontext_length\x18\x05 \x01(\r\x12\x18\n\x10max_input_tokens\x18\x06 \x01(\r\x12\x19\n\x11max_output_tokens\x18\x07 \x01(\r\x12\x15\n\x08\x66ree_rpm\x18\x08 \x01(\rH\x00\x88\x01\x01\x12\x17\n\nfree_daily\x18\t \x01(\rH\x01\x88\x01\x01\x12\x11\n\treasoning\x18\n \x01(\x08\x12\x19\n\x11reasoning_options\x18\x0b \x03(\t\x12\x18\n\x10subscribers_only\x18\x0c \x01(\x08\x42\x0b\n\t_free_rpmB\r\n\x0b_free_daily\"\xa5\x01\n\x05Price\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\r\n\x05input\x18\x02 \x01(\x03\x12\x0e\n\x06output\x18\x03 \x01(\x03\x12\x17\n\ncache_read\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x18\n\x0b\x63\x61\x63he_write\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x11\n\x04unit\x18\x06 \x01(\x03H\x02\x88\x01\x01\x42\r\n\x0b_cache_readB\x0e\n\x0c_cache_writeB\x07\n\x05_unit\"\xd5\x02\n\x07\x41ttempt\x12\x13\n\x0bupstream_id\x18\x01 \x01(\t\x12\x10\n\x08provider\x18\x02 \x01(\t\x12\x30\n\x06\x66ormat\x18\x03 \x01(\x0e\x32 .kenari.router.v1.ProviderFormat\x12\x10\n\x08\x62\x61se_url\x18\x04 \x01(\t\x12\x12\n\ncredential\x18\x05 \x01(\t\x12\x16\n\x0eupstream_model\x18\x06 \x01(\t\x12\x1a\n\x12\x63onnect_timeout_ms\x18\x07 \x01(\r\x12\x1d\n\x15\x66irst_byte_timeout_ms\x18\x08 \x01(\r\x12\x17\n\x0fidle_timeout_ms\x18\t \x01(\r\x12\x13\n\x0bjson_format\x18\n \x01(\x08\x12\x13\n\x0b\x63\x61\x63he_marks\x18\x0b \x01(\x08\x12\x1a\n\x12\x63ontent_timeout_ms\x18\x0c \x01(\r\x12\x19\n\x11\x61\x64\x61ptive_thinking\x18\r \x01(\x08\"?\n\x07Refusal\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x15\n\rretry_after_s\x18\x03 \x01(\r\"\"\n\x0fGetPriceRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\"I\n\x10GetPriceResponse\x12+\n\x05price\x18\x01 \x01(\x0b\x32\x17.kenari.router.v1.PriceH\x00\x88\x01\x01\x42\x08\n\x06_price*\xd2\x01\n\x0eProviderFormat\x12\x1f\n\x1bPROVIDER_FORMAT_UNSPECIFIED\x10\x00\x12\x1f\n\x1bPROVIDER_FORMAT_OPENAI_CHAT\x10\x01\x12\x1d\n\x19PROVIDER_FORMAT_SIMULATED\x10\x02\x12\x1d\n\x19PROVIDER_FORMAT_ANTHROPIC\x10\x03\x12$\n PROVIDER_FORMAT_OPENAI_RESPONSES\x10\x04\x12\x1a\n\x16PROVIDER_FORMAT_GEMINI\x10\x05\x32\xf6\x01\n\x06Router\x12O\n\x0b\x43heckStream\x12\x1c.kenari.router.v1.CheckBatch\x1a\x1e.kenari.router.v1.CheckReplies(\x01\x30\x01\x12H\n\x05Route\x12\x1e.kenari.router.v1.RouteRequest\x1a\x1f.kenari.router.v1.RouteResponse\x12Q\n\x08GetPrice\x12!.kenari.router.v1.GetPriceRequest\x1a\".kenari.router.v1.GetPriceResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dkenari/router/v1/router.proto\x12\x10kenari.router.v1\"8\n\nCheckBatch\x12*\n\x05items\x18\x01 \x03(\x0b\x32\x1b.kenari.router.v1.CheckItem\"}\n\tCheckItem\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x12\n\ntimeout_ms\x18\x02 \x01(\r\x12\x13\n\x0btraceparent\x18\x03 \x01(\t\x12/\n\x05route\x18\x04 \x01(\x0b\x32\x1e.kenari.router.v1.RouteRequestH\x00\x42\n\n\x08question\";\n\x0c\x43heckReplies\x12+\n\x05items\x18\x01 \x03(\x0b\x32\x1c.kenari.router.v1.CheckReply\"e\n\nCheckReply\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0f\n\x07\x66\x61ilure\x18\x02 \x01(\t\x12\x30\n\x05route\x18\x03 \x01(\x0b\x32\x1f.kenari.router.v1.RouteResponseH\x00\x42\x08\n\x06\x61nswer\"\xbe\x01\n\x0cRouteRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x05 \x01(\t\x12\x0e\n\x06stream\x18\x06 \x01(\x08\x12\x0f\n\x07session\x18\x07 \x01(\t\x12\r\n\x05tools\x18\x08 \x01(\x08\x12\x15\n\rremote_images\x18\t \x01(\x08\x12\x0e\n\x06models\x18\n \x03(\t\"r\n\rRouteResponse\x12(\n\x05route\x18\x01 \x01(\x0b\x32\x17.kenari.router.v1.RouteH\x00\x12,\n\x07refusal\x18\x02 \x01(\x0b\x32\x19.kenari.router.v1.RefusalH\x00\x42\t\n\x07outcome\"\x99\x01\n\x05Route\x12&\n\x05model\x18\x01 \x01(\x0b\x32\x17.kenari.router.v1.Model\x12+\n\x08\x61ttempts\x18\x02 \x03(\x0b\x32\x19.kenari.router.v1.Attempt\x12\'\n\x06others\x18\x03 \x03(\x0b\x32\x17.kenari.router.v1.Route\x12\x12\n\nroute_name\x18\x04 \x01(\t\"\xba\x02\n\x05Model\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06vendor\x18\x02 \x01(\t\x12\x0c\n\x04\x66ree\x18\x03 \x01(\x08\x12&\n\x05price\x18\x04 \x01(\x0b\x32\x17.kenari.router.v1.Price\x12\x16\n\x0e\x63ontext_length\x18\x05 \x01(\r\x12\x18\n\x10max_input_tokens\x18\x06 \x01(\r\x12\x19\n\x11max_output_tokens\x18\x07 \x01(\r\x12\x15\n\x08\x66ree_rpm\x18\x08 \x01(\rH\x00\x88\x01\x01\x12\x17\n\nfree_daily\x18\t \x01(\rH\x01\x88\x01\x01\x12\x11\n\treasoning\x18\n \x01(\x08\x12\x19\n\x11reasoning_options\x18\x0b \x03(\t\x12\x18\n\x10subscribers_only\x18\x0c \x01(\x08\x42\x0b\n\t_free_rpmB\r\n\x0b_free_daily\"\xa5\x01\n\x05Price\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\r\n\x05input\x18\x02 \x01(\x03\x12\x0e\n\x06output\x18\x03 \x01(\x03\x12\x17\n\ncache_read\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x18\n\x0b\x63\x61\x63he_write\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x11\n\x04unit\x18\x06 \x01(\x03H\x02\x88\x01\x01\x42\r\n\x0b_cache_readB\x0e\n\x0c_cache_writeB\x07\n\x05_unit\"\xd5\x02\n\x07\x41ttempt\x12\x13\n\x0bupstream_id\x18\x01 \x01(\t\x12\x10\n\x08provider\x18\x02 \x01(\t\x12\x30\n\x06\x66ormat\x18\x03 \x01(\x0e\x32 .kenari.router.v1.ProviderFormat\x12\x10\n\x08\x62\x61se_url\x18\x04 \x01(\t\x12\x12\n\ncredential\x18\x05 \x01(\t\x12\x16\n\x0eupstream_model\x18\x06 \x01(\t\x12\x1a\n\x12\x63onnect_timeout_ms\x18\x07 \x01(\r\x12\x1d\n\x15\x66irst_byte_timeout_ms\x18\x08 \x01(\r\x12\x17\n\x0fidle_timeout_ms\x18\t \x01(\r\x12\x13\n\x0bjson_format\x18\n \x01(\x08\x12\x13\n\x0b\x63\x61\x63he_marks\x18\x0b \x01(\x08\x12\x1a\n\x12\x63ontent_timeout_ms\x18\x0c \x01(\r\x12\x19\n\x11\x61\x64\x61ptive_thinking\x18\r \x01(\x08\"?\n\x07Refusal\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x15\n\rretry_after_s\x18\x03 \x01(\r\"\"\n\x0fGetPriceRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\"I\n\x10GetPriceResponse\x12+\n\x05price\x18\x01 \x01(\x0b\x32\x17.kenari.router.v1.PriceH\x00\x88\x01\x01\x42\x08\n\x06_price\">\n\tRouteStep\x12\r\n\x05model\x18\x01 \x01(\t\x12\x12\n\ncredential\x18\x02 \x01(\t\x12\x0e\n\x06weight\x18\x03 \x01(\r\"\x98\x01\n\nNamedRoute\x12\x10\n\x08route_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12,\n\x08strategy\x18\x03 \x01(\x0e\x32\x1a.kenari.router.v1.Strategy\x12*\n\x05steps\x18\x04 \x03(\x0b\x32\x1b.kenari.router.v1.RouteStep\x12\x10\n\x08\x62uilt_in\x18\x05 \x01(\x08\"6\n\x12\x43reateRouteRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"S\n\x10SaveRouteRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12+\n\x05route\x18\x02 \x01(\x0b\x32\x1c.kenari.router.v1.NamedRoute\"C\n\x14RouteChangedResponse\x12+\n\x05route\x18\x01 \x01(\x0b\x32\x1c.kenari.router.v1.NamedRoute\":\n\x12\x44\x65leteRouteRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x10\n\x08route_id\x18\x02 \x01(\t\"\x15\n\x13\x44\x65leteRouteResponse\"\'\n\x11ListRoutesRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\"B\n\x12ListRoutesResponse\x12,\n\x06routes\x18\x01 \x03(\x0b\x32\x1c.kenari.router.v1.NamedRoute*\xd2\x01\n\x0eProviderFormat\x12\x1f\n\x1bPROVIDER_FORMAT_UNSPECIFIED\x10\x00\x12\x1f\n\x1bPROVIDER_FORMAT_OPENAI_CHAT\x10\x01\x12\x1d\n\x19PROVIDER_FORMAT_SIMULATED\x10\x02\x12\x1d\n\x19PROVIDER_FORMAT_ANTHROPIC\x10\x03\x12$\n PROVIDER_FORMAT_OPENAI_RESPONSES\x10\x04\x12\x1a\n\x16PROVIDER_FORMAT_GEMINI\x10\x05*\x97\x01\n\x08Strategy\x12\x18\n\x14STRATEGY_UNSPECIFIED\x10\x00\x12\x15\n\x11STRATEGY_FALLBACK\x10\x01\x12\x18\n\x14STRATEGY_ROUND_ROBIN\x10\x02\x12\x13\n\x0fSTRATEGY_RANDOM\x10\x03\x12\x15\n\x11STRATEGY_WEIGHTED\x10\x04\x12\x14\n\x10STRATEGY_LATENCY\x10\x05\x32\xf6\x01\n\x06Router\x12O\n\x0b\x43heckStream\x12\x1c.kenari.router.v1.CheckBatch\x1a\x1e.kenari.router.v1.CheckReplies(\x01\x30\x01\x12H\n\x05Route\x12\x1e.kenari.router.v1.RouteRequest\x1a\x1f.kenari.router.v1.RouteResponse\x12Q\n\x08GetPrice\x12!.kenari.router.v1.GetPriceRequest\x1a\".kenari.router.v1.GetPriceResponse2\xf3\x02\n\x06Routes\x12[\n\x0b\x43reateRoute\x12$.kenari.router.v1.CreateRouteRequest\x1a&.kenari.router.v1.RouteChangedResponse\x12W\n\tSaveRoute\x12\".kenari.router.v1.SaveRouteRequest\x1a&.kenari.router.v1.RouteChangedResponse\x12Z\n\x0b\x44\x65leteRoute\x12$.kenari.router.v1.DeleteRouteRequest\x1a%.kenari.router.v1.DeleteRouteResponse\x12W\n\nListRoutes\x12#.kenari.router.v1.ListRoutesRequest\x1a$.kenari.router.v1.ListRoutesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kenari.router.v1.router_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PROVIDERFORMAT']._serialized_start=1851
-  _globals['_PROVIDERFORMAT']._serialized_end=2061
+  _globals['_PROVIDERFORMAT']._serialized_start=2492
+  _globals['_PROVIDERFORMAT']._serialized_end=2702
+  _globals['_STRATEGY']._serialized_start=2705
+  _globals['_STRATEGY']._serialized_end=2856
   _globals['_CHECKBATCH']._serialized_start=51
   _globals['_CHECKBATCH']._serialized_end=107
   _globals['_CHECKITEM']._serialized_start=109
@@ -46,19 +48,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ROUTERESPONSE']._serialized_start=593
   _globals['_ROUTERESPONSE']._serialized_end=707
   _globals['_ROUTE']._serialized_start=710
-  _globals['_ROUTE']._serialized_end=843
-  _globals['_MODEL']._serialized_start=846
-  _globals['_MODEL']._serialized_end=1160
-  _globals['_PRICE']._serialized_start=1163
-  _globals['_PRICE']._serialized_end=1328
-  _globals['_ATTEMPT']._serialized_start=1331
-  _globals['_ATTEMPT']._serialized_end=1672
-  _globals['_REFUSAL']._serialized_start=1674
-  _globals['_REFUSAL']._serialized_end=1737
-  _globals['_GETPRICEREQUEST']._serialized_start=1739
-  _globals['_GETPRICEREQUEST']._serialized_end=1773
-  _globals['_GETPRICERESPONSE']._serialized_start=1775
-  _globals['_GETPRICERESPONSE']._serialized_end=1848
-  _globals['_ROUTER']._serialized_start=2064
-  _globals['_ROUTER']._serialized_end=2310
+  _globals['_ROUTE']._serialized_end=863
+  _globals['_MODEL']._serialized_start=866
+  _globals['_MODEL']._serialized_end=1180
+  _globals['_PRICE']._serialized_start=1183
+  _globals['_PRICE']._serialized_end=1348
+  _globals['_ATTEMPT']._serialized_start=1351
+  _globals['_ATTEMPT']._serialized_end=1692
+  _globals['_REFUSAL']._serialized_start=1694
+  _globals['_REFUSAL']._serialized_end=1757
+  _globals['_GETPRICEREQUEST']._serialized_start=1759
+  _globals['_GETPRICEREQUEST']._serialized_end=1793
+  _globals['_GETPRICERESPONSE']._serialized_start=1795
+  _globals['_GETPRICERESPONSE']._serialized_end=1868
+  _globals['_ROUTESTEP']._serialized_start=1870
+  _globals['_ROUTESTEP']._serialized_end=1932
+  _globals['_NAMEDROUTE']._serialized_start=1935
+  _globals['_NAMEDROUTE']._serialized_end=2087
+  _globals['_CREATEROUTEREQUEST']._serialized_start=2089
+  _globals['_CREATEROUTEREQUEST']._serialized_end=2143
+  _globals['_SAVEROUTEREQUEST']._serialized_start=2145
+  _globals['_SAVEROUTEREQUEST']._serialized_end=2228
+  _globals['_ROUTECHANGEDRESPONSE']._serialized_start=2230
+  _globals['_ROUTECHANGEDRESPONSE']._serialized_end=2297
+  _globals['_DELETEROUTEREQUEST']._serialized_start=2299
+  _globals['_DELETEROUTEREQUEST']._serialized_end=2357
+  _globals['_DELETEROUTERESPONSE']._serialized_start=2359
+  _globals['_DELETEROUTERESPONSE']._serialized_end=2380
+  _globals['_LISTROUTESREQUEST']._serialized_start=2382
+  _globals['_LISTROUTESREQUEST']._serialized_end=2421
+  _globals['_LISTROUTESRESPONSE']._serialized_start=2423
+  _globals['_LISTROUTESRESPONSE']._serialized_end=2489
+  _globals['_ROUTER']._serialized_start=2859
+  _globals['_ROUTER']._serialized_end=3105
+  _globals['_ROUTES']._serialized_start=3108
+  _globals['_ROUTES']._serialized_end=3479
 # @@protoc_insertion_point(module_scope)

@@ -42,6 +42,31 @@ PROVIDER_FORMAT_OPENAI_RESPONSES: ProviderFormat.ValueType  # 4
 PROVIDER_FORMAT_GEMINI: ProviderFormat.ValueType  # 5
 Global___ProviderFormat: _TypeAlias = ProviderFormat  # noqa: Y015
 
+class _Strategy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _StrategyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Strategy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    STRATEGY_UNSPECIFIED: _Strategy.ValueType  # 0
+    STRATEGY_FALLBACK: _Strategy.ValueType  # 1
+    """Which step comes first: always the first, each in turn, any, any by weight, the fastest of late."""
+    STRATEGY_ROUND_ROBIN: _Strategy.ValueType  # 2
+    STRATEGY_RANDOM: _Strategy.ValueType  # 3
+    STRATEGY_WEIGHTED: _Strategy.ValueType  # 4
+    STRATEGY_LATENCY: _Strategy.ValueType  # 5
+
+class Strategy(_Strategy, metaclass=_StrategyEnumTypeWrapper): ...
+
+STRATEGY_UNSPECIFIED: Strategy.ValueType  # 0
+STRATEGY_FALLBACK: Strategy.ValueType  # 1
+"""Which step comes first: always the first, each in turn, any, any by weight, the fastest of late."""
+STRATEGY_ROUND_ROBIN: Strategy.ValueType  # 2
+STRATEGY_RANDOM: Strategy.ValueType  # 3
+STRATEGY_WEIGHTED: Strategy.ValueType  # 4
+STRATEGY_LATENCY: Strategy.ValueType  # 5
+Global___Strategy: _TypeAlias = Strategy  # noqa: Y015
+
 @_typing.final
 class CheckBatch(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -159,7 +184,7 @@ class RouteRequest(_message.Message):
     account_id: _builtins.str
     key_id: _builtins.str
     model: _builtins.str
-    """A model's id, or kenari-free: the free models in a random order."""
+    """A model's id, the name of a route of the account, or kenari-free: the free models in a random order."""
     endpoint: _builtins.str
     """As in the catalogue's endpoints: chat, images, ..."""
     stream: _builtins.bool
@@ -227,6 +252,9 @@ class Route(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     OTHERS_FIELD_NUMBER: _builtins.int
+    ROUTE_NAME_FIELD_NUMBER: _builtins.int
+    route_name: _builtins.str
+    """The account's route whose steps these are; empty where no route was named."""
     @_builtins.property
     def model(self) -> Global___Model: ...
     @_builtins.property
@@ -243,10 +271,11 @@ class Route(_message.Message):
         model: Global___Model | None = ...,
         attempts: _abc.Iterable[Global___Attempt] | None = ...,
         others: _abc.Iterable[Global___Route] | None = ...,
+        route_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "model", b"model", "others", b"others"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "model", b"model", "others", b"others", "route_name", b"route_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -493,3 +522,204 @@ class GetPriceResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__price) -> _WhichOneofReturnType__price | None: ...
 
 Global___GetPriceResponse: _TypeAlias = GetPriceResponse  # noqa: Y015
+
+@_typing.final
+class RouteStep(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    CREDENTIAL_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    credential: _builtins.str
+    """Who pays: balance (the account's own funding at kenari)."""
+    weight: _builtins.int
+    """Of strategy weighted; 0: only when others fail."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        credential: _builtins.str = ...,
+        weight: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential", "model", b"model", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RouteStep: _TypeAlias = RouteStep  # noqa: Y015
+
+@_typing.final
+class NamedRoute(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROUTE_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    BUILT_IN_FIELD_NUMBER: _builtins.int
+    route_id: _builtins.str
+    name: _builtins.str
+    strategy: Global___Strategy.ValueType
+    built_in: _builtins.bool
+    """It can be neither changed nor deleted."""
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___RouteStep]: ...
+    def __init__(
+        self,
+        *,
+        route_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        strategy: Global___Strategy.ValueType = ...,
+        steps: _abc.Iterable[Global___RouteStep] | None = ...,
+        built_in: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["built_in", b"built_in", "name", b"name", "route_id", b"route_id", "steps", b"steps", "strategy", b"strategy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamedRoute: _TypeAlias = NamedRoute  # noqa: Y015
+
+@_typing.final
+class CreateRouteRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateRouteRequest: _TypeAlias = CreateRouteRequest  # noqa: Y015
+
+@_typing.final
+class SaveRouteRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    ROUTE_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    @_builtins.property
+    def route(self) -> Global___NamedRoute: ...
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        route: Global___NamedRoute | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["route", b"route"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "route", b"route"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SaveRouteRequest: _TypeAlias = SaveRouteRequest  # noqa: Y015
+
+@_typing.final
+class RouteChangedResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROUTE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def route(self) -> Global___NamedRoute: ...
+    def __init__(
+        self,
+        *,
+        route: Global___NamedRoute | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["route", b"route"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["route", b"route"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RouteChangedResponse: _TypeAlias = RouteChangedResponse  # noqa: Y015
+
+@_typing.final
+class DeleteRouteRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    ROUTE_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    route_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        route_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "route_id", b"route_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteRouteRequest: _TypeAlias = DeleteRouteRequest  # noqa: Y015
+
+@_typing.final
+class DeleteRouteResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteRouteResponse: _TypeAlias = DeleteRouteResponse  # noqa: Y015
+
+@_typing.final
+class ListRoutesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRoutesRequest: _TypeAlias = ListRoutesRequest  # noqa: Y015
+
+@_typing.final
+class ListRoutesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROUTES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def routes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamedRoute]: ...
+    def __init__(
+        self,
+        *,
+        routes: _abc.Iterable[Global___NamedRoute] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["routes", b"routes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRoutesResponse: _TypeAlias = ListRoutesResponse  # noqa: Y015

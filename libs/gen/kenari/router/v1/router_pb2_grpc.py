@@ -183,3 +183,210 @@ class Router:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class RoutesStub:
+    """Routes that accounts build themselves: ordered steps under a name that is sent as the model.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.CreateRoute = channel.unary_unary(
+                '/kenari.router.v1.Routes/CreateRoute',
+                request_serializer=kenari_dot_router_dot_v1_dot_router__pb2.CreateRouteRequest.SerializeToString,
+                response_deserializer=kenari_dot_router_dot_v1_dot_router__pb2.RouteChangedResponse.FromString,
+                _registered_method=True)
+        self.SaveRoute = channel.unary_unary(
+                '/kenari.router.v1.Routes/SaveRoute',
+                request_serializer=kenari_dot_router_dot_v1_dot_router__pb2.SaveRouteRequest.SerializeToString,
+                response_deserializer=kenari_dot_router_dot_v1_dot_router__pb2.RouteChangedResponse.FromString,
+                _registered_method=True)
+        self.DeleteRoute = channel.unary_unary(
+                '/kenari.router.v1.Routes/DeleteRoute',
+                request_serializer=kenari_dot_router_dot_v1_dot_router__pb2.DeleteRouteRequest.SerializeToString,
+                response_deserializer=kenari_dot_router_dot_v1_dot_router__pb2.DeleteRouteResponse.FromString,
+                _registered_method=True)
+        self.ListRoutes = channel.unary_unary(
+                '/kenari.router.v1.Routes/ListRoutes',
+                request_serializer=kenari_dot_router_dot_v1_dot_router__pb2.ListRoutesRequest.SerializeToString,
+                response_deserializer=kenari_dot_router_dot_v1_dot_router__pb2.ListRoutesResponse.FromString,
+                _registered_method=True)
+
+
+class RoutesServicer:
+    """Routes that accounts build themselves: ordered steps under a name that is sent as the model.
+    """
+
+    def CreateRoute(self, request, context):
+        """A new route without steps, of strategy fallback. Refusals: invalid, already_exists.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SaveRoute(self, request, context):
+        """Name, strategy and steps as they are to be from now on. Refusals: invalid, already_exists, not_found.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteRoute(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRoutes(self, request, context):
+        """All routes of an account by name, the built-in one first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_RoutesServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'CreateRoute': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateRoute,
+                    request_deserializer=kenari_dot_router_dot_v1_dot_router__pb2.CreateRouteRequest.FromString,
+                    response_serializer=kenari_dot_router_dot_v1_dot_router__pb2.RouteChangedResponse.SerializeToString,
+            ),
+            'SaveRoute': grpc.unary_unary_rpc_method_handler(
+                    servicer.SaveRoute,
+                    request_deserializer=kenari_dot_router_dot_v1_dot_router__pb2.SaveRouteRequest.FromString,
+                    response_serializer=kenari_dot_router_dot_v1_dot_router__pb2.RouteChangedResponse.SerializeToString,
+            ),
+            'DeleteRoute': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRoute,
+                    request_deserializer=kenari_dot_router_dot_v1_dot_router__pb2.DeleteRouteRequest.FromString,
+                    response_serializer=kenari_dot_router_dot_v1_dot_router__pb2.DeleteRouteResponse.SerializeToString,
+            ),
+            'ListRoutes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRoutes,
+                    request_deserializer=kenari_dot_router_dot_v1_dot_router__pb2.ListRoutesRequest.FromString,
+                    response_serializer=kenari_dot_router_dot_v1_dot_router__pb2.ListRoutesResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'kenari.router.v1.Routes', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('kenari.router.v1.Routes', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Routes:
+    """Routes that accounts build themselves: ordered steps under a name that is sent as the model.
+    """
+
+    @staticmethod
+    def CreateRoute(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.router.v1.Routes/CreateRoute',
+            kenari_dot_router_dot_v1_dot_router__pb2.CreateRouteRequest.SerializeToString,
+            kenari_dot_router_dot_v1_dot_router__pb2.RouteChangedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SaveRoute(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.router.v1.Routes/SaveRoute',
+            kenari_dot_router_dot_v1_dot_router__pb2.SaveRouteRequest.SerializeToString,
+            kenari_dot_router_dot_v1_dot_router__pb2.RouteChangedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRoute(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.router.v1.Routes/DeleteRoute',
+            kenari_dot_router_dot_v1_dot_router__pb2.DeleteRouteRequest.SerializeToString,
+            kenari_dot_router_dot_v1_dot_router__pb2.DeleteRouteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRoutes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.router.v1.Routes/ListRoutes',
+            kenari_dot_router_dot_v1_dot_router__pb2.ListRoutesRequest.SerializeToString,
+            kenari_dot_router_dot_v1_dot_router__pb2.ListRoutesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -71,3 +71,67 @@ class RouterServicer(metaclass=_abc_1.ABCMeta):
         """A price version, for a ledger that has not heard of it yet. Versions never change."""
 
 def add_RouterServicer_to_server(servicer: RouterServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class RoutesStub:
+    """Routes that accounts build themselves: ordered steps under a name that is sent as the model."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> RoutesAsyncStub: ...
+    CreateRoute: _grpc.UnaryUnaryMultiCallable[_router_pb2.CreateRouteRequest, _router_pb2.RouteChangedResponse]
+    """A new route without steps, of strategy fallback. Refusals: invalid, already_exists."""
+    SaveRoute: _grpc.UnaryUnaryMultiCallable[_router_pb2.SaveRouteRequest, _router_pb2.RouteChangedResponse]
+    """Name, strategy and steps as they are to be from now on. Refusals: invalid, already_exists, not_found."""
+    DeleteRoute: _grpc.UnaryUnaryMultiCallable[_router_pb2.DeleteRouteRequest, _router_pb2.DeleteRouteResponse]
+    ListRoutes: _grpc.UnaryUnaryMultiCallable[_router_pb2.ListRoutesRequest, _router_pb2.ListRoutesResponse]
+    """All routes of an account by name, the built-in one first."""
+
+@_typing.type_check_only
+class RoutesAsyncStub(RoutesStub):
+    """Routes that accounts build themselves: ordered steps under a name that is sent as the model."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    CreateRoute: _aio.UnaryUnaryMultiCallable[_router_pb2.CreateRouteRequest, _router_pb2.RouteChangedResponse]  # type: ignore[assignment]
+    """A new route without steps, of strategy fallback. Refusals: invalid, already_exists."""
+    SaveRoute: _aio.UnaryUnaryMultiCallable[_router_pb2.SaveRouteRequest, _router_pb2.RouteChangedResponse]  # type: ignore[assignment]
+    """Name, strategy and steps as they are to be from now on. Refusals: invalid, already_exists, not_found."""
+    DeleteRoute: _aio.UnaryUnaryMultiCallable[_router_pb2.DeleteRouteRequest, _router_pb2.DeleteRouteResponse]  # type: ignore[assignment]
+    ListRoutes: _aio.UnaryUnaryMultiCallable[_router_pb2.ListRoutesRequest, _router_pb2.ListRoutesResponse]  # type: ignore[assignment]
+    """All routes of an account by name, the built-in one first."""
+
+class RoutesServicer(metaclass=_abc_1.ABCMeta):
+    """Routes that accounts build themselves: ordered steps under a name that is sent as the model."""
+
+    @_abc_1.abstractmethod
+    def CreateRoute(
+        self,
+        request: _router_pb2.CreateRouteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_router_pb2.RouteChangedResponse, _abc.Awaitable[_router_pb2.RouteChangedResponse]]:
+        """A new route without steps, of strategy fallback. Refusals: invalid, already_exists."""
+
+    @_abc_1.abstractmethod
+    def SaveRoute(
+        self,
+        request: _router_pb2.SaveRouteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_router_pb2.RouteChangedResponse, _abc.Awaitable[_router_pb2.RouteChangedResponse]]:
+        """Name, strategy and steps as they are to be from now on. Refusals: invalid, already_exists, not_found."""
+
+    @_abc_1.abstractmethod
+    def DeleteRoute(
+        self,
+        request: _router_pb2.DeleteRouteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_router_pb2.DeleteRouteResponse, _abc.Awaitable[_router_pb2.DeleteRouteResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListRoutes(
+        self,
+        request: _router_pb2.ListRoutesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_router_pb2.ListRoutesResponse, _abc.Awaitable[_router_pb2.ListRoutesResponse]]:
+        """All routes of an account by name, the built-in one first."""
+
+def add_RoutesServicer_to_server(servicer: RoutesServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
