@@ -15,6 +15,7 @@ import grpc
 import httpx
 from kenari.accounts.v1 import accounts_pb2, accounts_pb2_grpc
 from kenari.ledger.v1 import funding_pb2_grpc, ledger_pb2, ledger_pb2_grpc
+from kenari.router.v1 import router_pb2, router_pb2_grpc
 
 from deploy.local import KafkaServer, PostgresServer, ValkeyServer, wiring
 from deploy.local.addresses import DEFAULTS, Ports
@@ -143,6 +144,16 @@ class System:
 
     def funds(self) -> "_Stub[funding_pb2_grpc.FundsStub]":
         return _Stub(funding_pb2_grpc.FundsStub, self.ports.rpc("ledger"))
+
+    def route(self, person: Person, name: str, *models: str, strategy: Any = router_pb2.STRATEGY_FALLBACK) -> None:
+        """Give the person's account a route of that name over these models, each paid by its balance."""
+        steps = [router_pb2.RouteStep(model=model, credential="balance", weight=1) for model in models]
+        with _Stub(router_pb2_grpc.RoutesStub, self.ports.rpc("router")) as routes:
+            create = router_pb2.CreateRouteRequest(account_id=person.account_id, name=name)
+            made = routes.CreateRoute(create, timeout=10).route
+            wanted = router_pb2.NamedRoute(route_id=made.route_id, name=name, strategy=strategy, steps=steps)
+            save = router_pb2.SaveRouteRequest(account_id=person.account_id, route=wanted)
+            routes.SaveRoute(save, timeout=10)
 
     def http(self, person: Person | None = None, timeout: float = 30.0) -> httpx.Client:
         """A client of the public API, with the person's key."""

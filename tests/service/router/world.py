@@ -63,11 +63,8 @@ class Watcher:
         attempt = AttemptFinished(
             request_id=uuid7_hex(),
             upstream_id=upstream_id,
-            model="m",
-            attempt=1,
             outcome=outcome,
-            duration_ms=0,
-            **fields,
+            **{"model": "m", "attempt": 1, "duration_ms": 0, **fields},
         )
         now_ms = time.time_ns() // 1_000_000 - ago_ms
         body = encode(envelope(attempt, source="edge", subject=upstream_id, now_ms=now_ms))
@@ -90,6 +87,7 @@ class Router:
         )
         self.service: Service
         self.stub: router_pb2_grpc.RouterStub
+        self.routes: router_pb2_grpc.RoutesStub
         self.checks: CheckClient
 
     async def __aenter__(self) -> Self:
@@ -99,6 +97,7 @@ class Router:
         server = next(part for part in self.service._parts if isinstance(part, RpcServer))
         self._channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}")
         self.stub = router_pb2_grpc.RouterStub(self._channel)
+        self.routes = router_pb2_grpc.RoutesStub(self._channel)
         self.checks = CheckClient(
             "router",
             self.stub.CheckStream,

@@ -56,7 +56,8 @@ class Peers:
         self.limiter = Scripted(limiter_pb2.CheckReply, admit=_allowed, done=lambda _: limiter_pb2.DoneResponse())
         self.router = Scripted(router_pb2.CheckReply, route=route)
         self.ledger = Scripted(ledger_pb2.CheckReply, reserve=_granted)
-        self.released: list[str] = []
+        self.released: list[tuple[str, int]] = []
+        self.held: list[tuple[str, int]] = []
         settings = EdgeSettings(key_hash_secret=SecretStr("s" * 32))
         telemetry = Telemetry("edge", TelemetrySettings())
         self.admission = Admission(
@@ -67,8 +68,11 @@ class Peers:
             settings,
         )
 
-    def release(self, request_id: str, *_: Any) -> None:
-        self.released.append(request_id)
+    def release(self, request_id: str, *_: Any, line: int = 0) -> None:
+        self.released.append((request_id, line))
+
+    def opened(self, request_id: str, line: int = 0) -> None:
+        self.held.append((request_id, line))
 
     @property
     def places(self) -> list[str]:
