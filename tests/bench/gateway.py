@@ -41,12 +41,14 @@ class Gateway:
     """A running system. `base_url` has no path; `stop` ends all of it and may be called twice.
 
     keys: one for each account.
+    capped_keys: of accounts with plans, limits and caps.
     pids_by_name: root processes of each service and store (`edge`, `ledger`, ..., `postgres`, `kafka`).
     parts: how it is set up, in words for the report.
     """
 
     base_url: str
     keys: Sequence[str]
+    capped_keys: Sequence[str]
     free_model: str
     paid_model: str
     pids_by_name: Mapping[str, Sequence[int]]
@@ -80,9 +82,9 @@ def start_gateway(upstream_url: str, upstream_model: str) -> Gateway:
         for process in _processes(state, ports, wired):
             stack.enter_context(process)
             pids.setdefault(process.what, []).append(process.pid)
-        keys = open_accounts(ports.rpc("accounts"), ports.rpc("ledger"))
+        keys, capped = open_accounts(ports.rpc("accounts"), ports.rpc("ledger"))
         stop = stack.pop_all().close
-    return Gateway(ports.base_url, keys, FREE_MODEL, PAID_MODEL, pids, _PARTS, stop)
+    return Gateway(ports.base_url, keys, capped, FREE_MODEL, PAID_MODEL, pids, _PARTS, stop)
 
 
 def _processes(state: wiring.State, ports: Ports, wired: dict[str, str]) -> Iterator[ServiceProcess]:

@@ -21,12 +21,14 @@ PLAIN_16 = Case("plain c=16", 16)
 PLAIN_64 = Case("plain c=64", 64)
 STREAM_16 = Case("stream c=16", 16, stream=True)
 _ONE_ACCOUNT_64 = Case("one account c=64", 64)
+# Plans, caps and limits on: what may pay or refuse is looked at by every request.
+_CAPPED_64 = Case("capped c=64", 64)
 _FREE_16 = Case("free plain c=16", 16)
 # An Anthropic client on an OpenAI-format provider: what translation costs.
 _MESSAGES_64 = Case("messages plain c=64", 64, path=load.MESSAGES)
 _MESSAGES_STREAM_16 = Case("messages stream c=16", 16, stream=True, path=load.MESSAGES)
 _TRANSLATED = (_MESSAGES_64, _MESSAGES_STREAM_16)
-_CASES = (PLAIN_1, PLAIN_16, PLAIN_64, STREAM_16, *_TRANSLATED, _ONE_ACCOUNT_64, _FREE_16)
+_CASES = (PLAIN_1, PLAIN_16, PLAIN_64, STREAM_16, *_TRANSLATED, _ONE_ACCOUNT_64, _CAPPED_64, _FREE_16)
 _ENDS = {load.CHAT: "[DONE]", load.MESSAGES: "message_stop"}
 
 
@@ -56,6 +58,7 @@ def run(effort: Effort, work: Path, output: Path) -> int:
             (mock_alone, PLAIN_1),
             *((paid, case) for case in (PLAIN_1, PLAIN_16, PLAIN_64, STREAM_16, *_TRANSLATED)),
             (replace(paid, keys=paid.keys[:1]), _ONE_ACCOUNT_64),
+            (replace(paid, keys=gateway.capped_keys), _CAPPED_64),
             (free, _FREE_16),
         ]
         print(f"measuring {len(steps)} cases, about {effort.expected_s(len(steps)):.0f} s", flush=True)
@@ -94,6 +97,7 @@ def _summary(samples: Samples, figures: dict[tuple[str, str], Figures]) -> dict[
             "plain": round(in_units[_MESSAGES_64.label] / in_units[PLAIN_64.label], 3),
             "stream": round(in_units[_MESSAGES_STREAM_16.label] / in_units[STREAM_16.label], 3),
         },
+        "caps": round(in_units[_CAPPED_64.label] / in_units[PLAIN_64.label], 3),
         "added_p50_ms": round(one.p50_ms - alone.p50_ms, 3),
         "added_p99_ms": round(one.p99_ms - alone.p99_ms, 3),
         "gateway": {case.label: figures["gateway", case.label].as_json() for case in _CASES},
@@ -110,6 +114,7 @@ def _goals(figures: dict[tuple[str, str], Figures], part: dict[str, Any]) -> lis
         Goal("added p50 in ms, 1 connection", part["added_p50_ms"], 2, "at most"),
         Goal("CPU of a plain request in u, 64 connections", part["cpu_in_u"][PLAIN_64.label], 20, "at most"),
         Goal("CPU of a stream in u, 16 connections", part["cpu_in_u"][STREAM_16.label], 45, "at most"),
+        Goal("CPU of a request under plans and caps in plain ones", part["caps"], 1.1, "at most"),
         Goal("CPU of a translated request in same-format ones", part["translation"]["plain"], 1.5, "at most"),
         Goal("CPU of a translated stream in same-format ones", part["translation"]["stream"], 1.5, "at most"),
     ]
