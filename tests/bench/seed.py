@@ -5,6 +5,7 @@ Called by tests.bench.gateway.
 import json
 import uuid
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -54,7 +55,7 @@ def open_accounts(accounts: str, ledger: str) -> tuple[list[str], list[str]]:
             books = ledger_pb2_grpc.LedgerStub(to_ledger)
             funds = funding_pb2_grpc.FundsStub(to_ledger)
             plain = [_open_account(people, books) for _ in range(ACCOUNTS)]
-            most = {"week_micro_idr": _MOST, "month_micro_idr": _MOST, "five_hour_micro_idr": _MOST}
+            most: dict[str, Any] = {"week_micro_idr": _MOST, "month_micro_idr": _MOST, "five_hour_micro_idr": _MOST}
             plan = funding_pb2.Plan(plan_id=_PLAN, name=_PLAN, models=[PAID_MODEL], on_sale=True, **most)
             funds.PutPlan(funding_pb2.PutPlanRequest(plan=plan), timeout=_DEADLINE_S)
             capped = [_open_account(people, books, spend_cap_micro_idr=_MOST, token_cap=_MOST) for _ in range(ACCOUNTS)]
@@ -76,7 +77,7 @@ def _fund(funds: funding_pb2_grpc.FundsStub, account_id: str, *, planned: bool) 
 
 
 def _open_account(
-    people: accounts_pb2_grpc.AccountsStub, books: ledger_pb2_grpc.LedgerStub, **key: int
+    people: accounts_pb2_grpc.AccountsStub, books: ledger_pb2_grpc.LedgerStub, **key: Any
 ) -> tuple[str, str]:
     created = people.CreateAccount(accounts_pb2.CreateAccountRequest(name="bench"), timeout=_DEADLINE_S)
     account_id = created.account.account_id
