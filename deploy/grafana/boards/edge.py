@@ -18,6 +18,7 @@ from services.edge.telemetry import (
     LIVE,
     OVERHEAD,
     REFUSALS,
+    REFUSED_HERE,
     REQUESTS,
     SETTLEMENTS,
     TOKENS,
@@ -88,6 +89,12 @@ _PEERS = Row(
             (Query(rate(DEGRADED, _OWN, by=("decision",)), "{{decision}}"),),
             "reqps",
             about="Requests decided by the edge alone, because the limiter did not answer.",
+        ),
+        Panel(
+            "Refused without asking",
+            (Query(rate(REFUSED_HERE, _OWN), "refused / s"),),
+            "reqps",
+            about="Floods: the limiter had refused the same a moment before.",
         ),
         Panel(
             "Settlements",

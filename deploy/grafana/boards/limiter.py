@@ -13,6 +13,7 @@ from services.limiter.telemetry import (
     DEGRADED,
     DONES,
     PACED,
+    SHADOWED,
     STORE_FAILURES,
     STORE_SECONDS,
 )
@@ -31,7 +32,13 @@ _LIMITS = Row(
             (Query(rate(ADMISSIONS, _OWN, _REFUSED, by=("subject", "outcome")), "{{subject}} {{outcome}}"),),
             "reqps",
         ),
-        Panel("Free requests that ended", (Query(rate(DONES, _OWN, by=("success",)), "success {{success}}"),), "reqps"),
+        Panel(
+            "Over a limit in shadow",
+            (Query(rate(SHADOWED, _OWN, by=("limit",)), "{{limit}}"),),
+            "reqps",
+            about="What these limits would have refused, were they not set to be watched first.",
+        ),
+        Panel("Requests that ended", (Query(rate(DONES, _OWN, by=("success",)), "success {{success}}"),), "reqps"),
         Panel("Pacing", halves(PACED, _OWN), "s", about="How long admitted free requests were told to wait."),
     ),
 )
