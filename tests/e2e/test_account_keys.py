@@ -243,7 +243,7 @@ def test_the_list_takes_no_parameters_and_is_whole(system: System, login: Person
             assert [key["id"] for key in shown["data"]] == made[::-1]
 
 
-@pytest.mark.rule("KEY-035")
+@pytest.mark.rule("KEY-035", "LIMIT-018", "LIMIT-020")
 def test_the_21st_request_within_a_minute_is_a_429_without_retry_after(system: System, login: Person) -> None:
     with system.http(login) as client:
         made = [client.post(KEYS, json=WANTED).status_code for _ in range(20)]

@@ -24,6 +24,7 @@ _SETTINGS = {
     "EDGE_LIMITER_TIMEOUT_S": "5",
     "LIMITER_VALKEY__TIMEOUT_MS": "1000",
     "LIMITER_FREE__GAP_MAX_MS": "100",
+    "LEDGER_RENEW_EVERY_S": "0.5",
     # A gap of 100 ms: four in a burst wait, the others are a flood.
     "LIMITER_FREE__MAX_WAIT_MS": "300",
 }
@@ -35,6 +36,8 @@ def _models() -> list[dict[str, Any]]:
     return [
         _model("fx-oai", rupiah_per_1m_tokens={"input": 4_200, "output": 24_000}),
         _model("fx-free:free", free=True, **_FREE),
+        # With the account's own limits.
+        _model("fx-tier:free", free=True),
         _model("fx-minute:free", free=True, **_FREE | {"free_rpm": 1}),
         _model("fx-two-a-minute:free", free=True, **_FREE | {"free_rpm": 2}),
         _model("fx-day:free", free=True, **_FREE | {"free_daily": 1}),

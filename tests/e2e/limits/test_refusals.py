@@ -199,6 +199,14 @@ def test_a_flood_is_refused_at_the_edge(system: System) -> None:
     assert system.metric("edge", "kenari_edge_limiter_remembered_total") >= 50
 
 
+@pytest.mark.rule("LIMIT-019")
+def test_listing_and_revoking_keys_is_not_limited(system: System) -> None:
+    login = system.person(kind=accounts_pb2.KEY_KIND_LOGIN)
+    with system.http(login) as client:
+        assert {client.get("/v1/account/keys").status_code for _ in range(65)} == {200}
+        assert {client.delete("/v1/account/keys/key_none").status_code for _ in range(65)} == {404}
+
+
 def _another(system: System, person: Person) -> Person:
     with system.accounts() as accounts:
         request = accounts_pb2.CreateKeyRequest(account_id=person.account_id, label="other")
