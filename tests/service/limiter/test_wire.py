@@ -5,6 +5,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -30,9 +31,9 @@ PAID = limiter_pb2.SUBJECT_PAID_CHAT
 FREE = limiter_pb2.SUBJECT_FREE_CHAT
 
 
-def question(account: str = "acct_a", subject: int = PAID, **others: object) -> limiter_pb2.AdmitRequest:
-    fields: dict[str, object] = {"request_id": secrets.token_hex(8), "account_id": account, "model": "m:free"}
-    return limiter_pb2.AdmitRequest(subject=subject, **(fields | others))  # type: ignore[arg-type]
+def question(account: str = "acct_a", subject: Any = PAID, **others: Any) -> limiter_pb2.AdmitRequest:
+    fields: dict[str, Any] = {"request_id": secrets.token_hex(8), "account_id": account, "model": "m:free"}
+    return limiter_pb2.AdmitRequest(subject=subject, **(fields | others))
 
 
 @asynccontextmanager
@@ -122,6 +123,76 @@ async def test_unary_calls_count_with_the_stream(target: str) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as refusal:
             await stub.Admit(question(account=""), timeout=1)
         assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_limits_of_keys_and_models_travel_with_the_question_and_the_end(target: str, bench: Bench) -> None:
+    async with check_client(target) as client:
+        key: dict[str, Any] = {"key_id": "key_a", "key_tpm": 100, "tokens": 60}
+        asked = question(**key)
+        assert (await client.ask("admit", asked, 1.0)).allowed.leased
+        ended = limiter_pb2.DoneRequest(
+            request_id=asked.request_id, account_id="acct_a", subject=PAID, key_id="key_a", tokens=100
+        )
+        await client.ask("done", ended, 1.0)
+        refused = (await client.ask("admit", question(**key), 1.0)).refused
+        assert (refused.code, refused.limit) == ("rate_limit_exceeded", limiter_pb2.LIMIT_KEY_TOKENS)
+        assert 0 < refused.again_ms <= 60_000
+
+        model: dict[str, Any] = {"subject": FREE, "model_token_budget": 50, "tokens": 7}
+        asked = question(**model)
+        await client.ask("admit", asked, 1.0)
+        assert await bench.client.get("{model:m:free}:tokens") == b"7"
+        ended = limiter_pb2.DoneRequest(
+            request_id=asked.request_id, account_id="acct_a", model="m:free", model_tokens=True, tokens=50, success=True
+        )
+        await client.ask("done", ended, 1.0)
+        refused = (await client.ask("admit", question(**model), 1.0)).refused
+        assert refused.limit == limiter_pb2.LIMIT_MODEL_TOKENS
+        assert await bench.client.hget("{acct_a}:free:day:", "successes") == b"1"
+
+
+async def test_keys_and_places_are_asked_about_over_the_wire(target: str) -> None:
+    async with check_client(target) as client:
+        door: dict[str, Any] = {
+            "subject": limiter_pb2.SUBJECT_KEY_REQUEST,
+            "key_id": "key_s",
+            "key_shared": True,
+            "address": "a",
+        }
+        answers = [(await client.ask("admit", question(**door), 1.0)) for _ in range(31)]
+        assert [answer.WhichOneof("outcome") for answer in answers] == ["allowed"] * 30 + ["refused"]
+        assert answers[-1].refused.limit == limiter_pb2.LIMIT_ADDRESS
+        paced: dict[str, Any] = {"subject": limiter_pb2.SUBJECT_KEY_REQUEST, "key_id": "key_p", "key_rpm": 1}
+        await client.ask("admit", question(**paced), 1.0)
+        assert (await client.ask("admit", question(**paced), 1.0)).refused.limit == limiter_pb2.LIMIT_KEY_REQUESTS
+        for subject, most, code in (
+            (limiter_pb2.SUBJECT_MUSIC, 2, "rate_limit_exceeded"),
+            (limiter_pb2.SUBJECT_PASSTHROUGH, 100, "passthrough_busy"),
+        ):
+            taken = [question(subject=subject) for _ in range(most)]
+            answers = await asyncio.gather(*(client.ask("admit", one, 1.0) for one in taken))
+            assert all(answer.allowed.leased for answer in answers)
+            assert (await client.ask("admit", question(subject=subject), 1.0)).refused.code == code
+            ended = limiter_pb2.DoneRequest(request_id=taken[0].request_id, account_id="acct_a", subject=subject)
+            await client.ask("done", ended, 1.0)
+            assert (await client.ask("admit", question(subject=subject), 1.0)).allowed.leased
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"subject": limiter_pb2.SUBJECT_MUSIC, "request_id": ""},
+        {"key_tpm": 5, "key_id": "k", "request_id": ""},
+        {"key_tpm": 5},
+        {"subject": limiter_pb2.SUBJECT_KEY_REQUEST},
+    ],
+    ids=["place", "tokens", "key-of-tokens", "key"],
+)
+async def test_a_question_without_what_it_needs_is_invalid(target: str, fields: dict[str, Any]) -> None:
+    async with check_client(target) as client:
+        with pytest.raises(CheckFailedError) as failed:
+            await client.ask("admit", question(**fields), 1.0)
+        assert failed.value.reason == "invalid"
 
 
 @pytest.fixture
