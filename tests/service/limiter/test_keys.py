@@ -100,6 +100,17 @@ async def test_a_limit_in_shadow_is_counted_and_told_and_never_refuses(bench: Be
     assert isinstance(await admit(plain, shared(bench)), Refused), "it was counted"
 
 
+async def test_what_passes_only_because_of_the_shadow_is_not_counted(bench: Bench) -> None:
+    """Else a limit that is tried would tell of more refusals than it would make."""
+    limiter = bench.limiter(shared=SharedSettings(address_rpm=2), shadow={Limit.ADDRESS})
+    await limiter.answer([shared(bench), shared(bench)])
+    key = f"{{{ACCOUNT}}}:address:key_a:198.51.100.7"
+    counted = await bench.client.lrange(key, 0, -1)
+    await asyncio.sleep(0.005)
+    assert count_allowed(await limiter.answer([shared(bench) for _ in range(5)])) == 5
+    assert await bench.client.lrange(key, 0, -1) == counted
+
+
 async def test_a_shadow_holds_without_the_store_as_well(bench: Bench) -> None:
     limiter = bench.limiter(rpm=600, shadow={Limit.ADDRESS, Limit.SHARED_KEY})
     bench.server.kill()
