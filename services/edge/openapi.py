@@ -33,6 +33,12 @@ def _json(schema: dict[str, Any], description: str) -> dict[str, Any]:
 _NO_KEY = {"description": "No usable key", "content": {"text/plain": {"schema": TEXT}}}
 
 
+def _limited(description: str, error: dict[str, Any]) -> dict[str, Any]:
+    """A 429, which is text where one address uses a shared key too often."""
+    content = {"text/plain": {"schema": TEXT}, "application/json": {"schema": error}}
+    return {"description": f"{description}, or too many requests with this key", "content": content}
+
+
 _IDEMPOTENCY_KEY = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -51,7 +57,6 @@ def _chat_path(summary: str, request: dict[str, Any], answer: dict[str, Any], er
         "403": "The key may not do this, or not from this address",
         "409": "Another request with this idempotency key is running, or its answer was not kept",
         "422": "This idempotency key stands for another request",
-        "429": "A limit is reached",
         "500": "Something failed inside kenari",
         "503": "No provider could answer",
     }
@@ -64,6 +69,7 @@ def _chat_path(summary: str, request: dict[str, Any], answer: dict[str, Any], er
                 "200": described,
                 "401": _NO_KEY,
                 **{status: _json(error, description) for status, description in failures.items()},
+                "429": _limited("A limit is reached", error),
             },
         }
     }
@@ -78,6 +84,7 @@ _COUNT_PATH = {
             "400": _json(ANTHROPIC_ERROR, "The request is invalid"),
             "401": _NO_KEY,
             "403": _json(ANTHROPIC_ERROR, "The key may not be used from this address"),
+            "429": _limited("Too many requests from one address with a shared key", ANTHROPIC_ERROR),
         },
     }
 }
@@ -105,12 +112,13 @@ _MANAGES_KEYS = {
     "403": _json(
         ERROR, "The key is shared, restricted, not the one from a sign-in, or may not be used from this address"
     ),
+    "429": _limited("Too many requests from one address with a shared key", ERROR),
     "500": _FAILED,
 }
 _READS_USAGE = {
     "401": _NO_KEY,
     "403": _json(ERROR, "The key is shared, or may not be used from this address"),
-    "429": _json(ERROR, "Too many reads of usage for this account"),
+    "429": _limited("Too many reads of usage for this account", ERROR),
     "500": _READ_FAILED,
 }
 # By path and method, what FastAPI cannot see: answers that the error handlers give.
@@ -119,6 +127,7 @@ _READ_ERRORS = {
     ("/v1/account/balance", "get"): {
         "401": _NO_KEY,
         "403": _json(ERROR, "The key is restricted or shared, or may not be used from this address"),
+        "429": _limited("Too many requests from one address with a shared key", ERROR),
         "500": _READ_FAILED,
     },
     ("/v1/account/keys", "get"): _MANAGES_KEYS,
@@ -126,7 +135,7 @@ _READ_ERRORS = {
         **_MANAGES_KEYS,
         "400": _json(ERROR, "The body is wrong, or the account has as many keys as it may"),
         "409": _json(ERROR, "The login key has as many per-tool keys as it may"),
-        "429": _json(ERROR, "Too many keys were asked for within a minute"),
+        "429": _limited("Too many keys were asked for within a minute", ERROR),
     },
     ("/v1/account/keys/{key_id}", "delete"): {
         **_MANAGES_KEYS,

@@ -302,4 +302,4 @@ def test_the_description_shows_the_endpoints(system: System) -> None:
     paths = httpx.get(f"{system.base_url}/openapi.json").json()["paths"]
     assert set(paths[KEYS]) == {"get", "post"}
     assert set(paths[KEYS]["post"]["responses"]) == {"201", "400", "401", "403", "409", "429", "500"}
-    assert set(paths[KEYS + "/{key_id}"]["delete"]["responses"]) == {"200", "401", "403", "404", "500"}
+    assert set(paths[KEYS + "/{key_id}"]["delete"]["responses"]) == {"200", "401", "403", "404", "429", "500"}

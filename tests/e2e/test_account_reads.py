@@ -211,7 +211,7 @@ def test_the_description_covers_what_is_served(system: System) -> None:
     names = {parameter["name"] for parameter in log["parameters"]}
     assert names == {"range", "start", "end", "model", "api_key_id", "billing_kind", "page", "limit"}
     assert set(log["responses"]) == {"200", "400", "401", "403", "429", "500"}
-    assert set(paths["/v1/account/balance"]["get"]["responses"]) == {"200", "401", "403", "500"}
+    assert set(paths["/v1/account/balance"]["get"]["responses"]) == {"200", "401", "403", "429", "500"}
     assert "text/plain" in log["responses"]["401"]["content"]
 
 

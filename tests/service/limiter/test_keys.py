@@ -177,6 +177,27 @@ async def test_an_end_in_the_next_minute_adds_only_what_was_not_counted(bench: B
     assert 0 < await bench.client.pttl(f"{{{ACCOUNT}}}:tokens:key_a") <= 60_000
 
 
+async def test_a_window_of_tokens_ends_when_it_ends_whatever_is_added(bench: Bench) -> None:
+    limiter = bench.limiter()
+    first = spender(bench, 10)
+    await allowed(limiter, first)
+    key = f"{{{ACCOUNT}}}:tokens:key_a"
+    await bench.client.pexpire(key, 30_000)
+    await allowed(limiter, spender(bench, 10))
+    await limiter.answer([done(first, tokens=50)])
+    assert await tokens_of_key(bench) == 60
+    assert 0 < await bench.client.pttl(key) <= 30_000
+
+
+async def test_what_is_given_back_late_makes_no_room_beyond_the_limit(bench: Bench) -> None:
+    limiter = bench.limiter()
+    ask = spender(bench, 900)
+    await allowed(limiter, ask)
+    await bench.client.delete(f"{{{ACCOUNT}}}:tokens:key_a")
+    await limiter.answer([done(ask, tokens=0)])
+    assert await tokens_of_key(bench) == 0
+
+
 async def test_asking_again_draws_once(bench: Bench) -> None:
     limiter = bench.limiter()
     ask = spender(bench, 300)
