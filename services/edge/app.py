@@ -84,14 +84,15 @@ def build(settings: EdgeSettings) -> Service:
     settlement = service.add(Settlement(ledger_stream, ledger, reports, settings.touch_every_s, telemetry))
     states = bus.table(topics.LEDGER_STATES, AccountState, key=lambda state: state.account_id)
     funds = Funds(ledger_stream, settlement, states, settings)
-    idempotency = service.add(Idempotency(IdempotencyClient(ledger_rpc), telemetry))
+    limits = ChatLimits(limiter, catalog)
+    idempotency = service.add(Idempotency(IdempotencyClient(ledger_rpc), limits, telemetry))
     service.add(Periodic("idempotency", settings.idempotency_every_s, idempotency.keep_alive, telemetry))
     parts = ChatParts(
         callers=callers,
         catalog=catalog,
         live=live,
         bodies=BodyReader(settings.body),
-        admission=Admission(ChatLimits(limiter, catalog), router, funds, settlement, settings),
+        admission=Admission(limits, router, funds, settlement, settings),
         attempts=Attempts(Providers(transport), reports, settings.provider_wait_s, telemetry.tracing),
         settlement=settlement,
         idempotency=idempotency,

@@ -14,10 +14,12 @@ from kenari.ledger.v1 import idempotency_pb2
 
 from libs.core.errors import KenariError
 from libs.ops.telemetry import Telemetry
+from services.edge.admitted import Asked
 from services.edge.clients import IdempotencyClient
 from services.edge.errors import RefusedError, refuse, unavailable, with_retry_after
 from services.edge.exchange import Exchange, Header, Send
 from services.edge.keys import Caller
+from services.edge.limits import ChatLimits
 from services.edge.reports import Run
 from services.edge.telemetry import IDEMPOTENCY
 
@@ -87,23 +89,26 @@ class Claim:
 class Idempotency:
     """Claims keys, keeps the claims of running requests alive, ends them."""
 
-    def __init__(self, client: IdempotencyClient, telemetry: Telemetry) -> None:
+    def __init__(self, client: IdempotencyClient, limits: ChatLimits, telemetry: Telemetry) -> None:
         self._client = client
+        self._limits = limits
         self._claims: set[Claim] = set()
         self._ending: set[asyncio.Task[None]] = set()
         self._counted = telemetry.metrics.counter(IDEMPOTENCY)
 
     async def claim(
-        self, told: str, exchange: Exchange, run: Run, caller: Caller, asked: bytes
+        self, told: str, exchange: Exchange, run: Run, asked: Asked, body: bytes
     ) -> Claim | idempotency_pb2.KeptAnswer:
         """Claim the key for this request, or return the outcome of the one that had it before.
 
-        ``asked`` is the body; another body, or another endpoint, is another request. Raise RefusedError: 400 for what
-        is no key, 409 while that request runs or when its outcome is not there to be repeated, 422 for a key that
-        stands for something else, 503 when nobody can tell.
+        Another body, or another endpoint, is another request. Raise RefusedError: 400 for what is no key, 409 while
+        that request runs or when its outcome is not there to be repeated, 422 for a key that stands for something
+        else, 503 when nobody can tell, 429 when even repeats are too many.
         """
-        key = _key(told, caller)
-        fingerprint = hashlib.sha256(run.client_format.encode() + b"\0" + asked).digest()
+        key = _key(told, asked.caller)
+        # A flood of repeats is not for the ledger to hold out.
+        self._limits.check(asked)
+        fingerprint = hashlib.sha256(run.client_format.encode() + b"\0" + body).digest()
         claim = Claim(self, key, run, fingerprint, exchange.sender)
         try:
             begun = await self._client.begin(claim.begin)
@@ -117,9 +122,10 @@ class Idempotency:
             raise unavailable("the memory of idempotency keys") from error
         state = str(begun.WhichOneof("state"))
         self._counted.labels(state).inc()
-        if state == "outcome":
-            return begun.outcome
         if state != "claimed":
+            await self._limits.count_repeat(asked)
+            if state == "outcome":
+                return begun.outcome
             raise _refusal(state, getattr(begun, state).request_id)
         self._claims.add(claim)
         exchange.sender = claim.send

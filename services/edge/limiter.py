@@ -101,11 +101,15 @@ class Limiter:
 
     def ask(self, question: limiter_pb2.AdmitRequest, trace: str = "") -> Asking:
         """Ask without waiting; raise LimitedError when the same was refused a moment ago."""
+        self.check(question)
+        return Asking(self, question, self.send(question, trace), trace)
+
+    def check(self, question: limiter_pb2.AdmitRequest) -> None:
+        """Raise LimitedError when the same was refused a moment ago."""
         refused = self._refusals.still(question)
         if refused is not None:
             self._refused_here.inc()
             raise LimitedError(refused)
-        return Asking(self, question, self.send(question, trace), trace)
 
     def send(self, question: limiter_pb2.AdmitRequest, trace: str) -> "asyncio.Future[Any]":
         """The question on its way."""

@@ -1,6 +1,6 @@
 """What the limiter is asked about a chat request, and what it is told at its end.
 
-Called by admission, the free route and the end of a request (contract: Rate limits).
+Called by admission, the free route, repeats of requests and the end of a request (contract: Rate limits).
 """
 
 from kenari.limiter.v1 import limiter_pb2
@@ -20,6 +20,19 @@ class ChatLimits:
 
     def ask(self, asked: Asked, model_id: str) -> Asking:
         """Begin to ask; raise LimitedError when the same was refused a moment ago."""
+        return self._limiter.ask(self._question(asked, model_id), asked.trace)
+
+    def check(self, asked: Asked) -> None:
+        """Raise LimitedError when the same was refused a moment ago; nobody is asked."""
+        self._limiter.check(self._question(asked, asked.request.model))
+
+    async def count_repeat(self, asked: Asked) -> None:
+        """Let a request that is not run count as a request, and as no tokens; raise LimitedError."""
+        model_id = asked.request.model
+        await self.ask(asked, model_id).answer()
+        self.done(asked, model_id, success=False)
+
+    def _question(self, asked: Asked, model_id: str) -> limiter_pb2.AdmitRequest:
         caller = asked.caller
         free = model_id.endswith(FREE_SUFFIX)
         question = limiter_pb2.AdmitRequest(
@@ -39,7 +52,7 @@ class ChatLimits:
                 question.model_free_daily = model.free_daily
             if model.free_token_budget is not None:
                 question.model_token_budget = model.free_token_budget
-        return self._limiter.ask(question, asked.trace)
+        return question
 
     def done(self, asked: Asked, model_id: str, *, success: bool, tokens: int = 0) -> None:
         """A request has ended after so many tokens; only a success uses up the daily quota of free models.

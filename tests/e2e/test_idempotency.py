@@ -250,3 +250,18 @@ def test_a_replay_takes_no_time_of_a_provider(system: System, payer: Person, fir
     began = time.monotonic()
     assert replayed(ask(system, payer))
     assert time.monotonic() - began < 1.0
+
+
+def test_repeats_count_as_requests_and_a_flood_of_them_is_refused(
+    system: System, payer: Person, first: BackgroundProvider
+) -> None:
+    first.answers(said)
+    with system.accounts() as accounts:
+        limits = accounts_pb2.SetAccountLimitsRequest(account_id=payer.account_id, requests_per_minute=6)
+        accounts.SetAccountLimits(limits, timeout=10)
+    # The limiter hears of it by its table.
+    time.sleep(2)
+    answers = [ask(system, payer) for _ in range(10)]
+    assert [replayed(answer) for answer in answers[:6]] == [False] + [True] * 5
+    assert {refusal(answer) for answer in answers[6:]} == {(429, "rate_limit_exceeded")}
+    assert len(first.requests) == 1

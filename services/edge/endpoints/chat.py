@@ -125,7 +125,7 @@ class ChatEndpoint:
         if key is None or asked.free or asked.on_free_route:
             await self._run(exchange, live, run, asked)
             return
-        claim = await parts.idempotency.claim(key, exchange, run, caller, body)
+        claim = await parts.idempotency.claim(key, exchange, run, asked, body)
         if not isinstance(claim, Claim):
             await repeat(exchange, claim)
             return

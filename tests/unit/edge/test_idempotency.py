@@ -7,16 +7,21 @@ from typing import Any, cast
 import pytest
 from kenari.ledger.v1 import idempotency_pb2
 from kenari.ledger.v1.idempotency_pb2 import BeginRequest, BeginResponse, Claimed, EndRequest, KeptAnswer, Named
+from kenari.limiter.v1 import limiter_pb2
 
 from libs.core.errors import KenariError, Transient
 from libs.core.settings import TelemetrySettings
 from libs.ops.telemetry import Telemetry
+from services.edge.admitted import Asked
 from services.edge.clients import IdempotencyClient
 from services.edge.errors import RefusedError
 from services.edge.exchange import Exchange
 from services.edge.idempotency import MAX_KEPT_BYTES, Claim, Idempotency, repeat
 from services.edge.keys import Caller
+from services.edge.limiter import LimitedError
+from services.edge.limits import ChatLimits
 from services.edge.reports import Run
+from tests.unit.edge.peers import asked
 
 CLAIMED = BeginResponse(claimed=Claimed())
 CALLER = Caller("key_a", "acct_a")
@@ -46,18 +51,37 @@ class Ledger:
         self.ended.append(request)
 
 
+class Limits:
+    """Counts repeats; refuses what was refused before, or what is too much now."""
+
+    def __init__(self) -> None:
+        self.repeats = 0
+        self.refused_before = self.refuses = False
+
+    def check(self, asked: Asked) -> None:
+        if self.refused_before:
+            raise LimitedError(limiter_pb2.Refused(code="rate_limit_exceeded"))
+
+    async def count_repeat(self, asked: Asked) -> None:
+        self.repeats += 1
+        if self.refuses:
+            raise LimitedError(limiter_pb2.Refused(code="rate_limit_exceeded"))
+
+
 class Asking:
     """One request to an edge that knows that ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.keys = Idempotency(cast("IdempotencyClient", ledger), Telemetry("edge", TelemetrySettings()))
+        self.limits = Limits()
+        client, limits = cast("IdempotencyClient", ledger), cast("ChatLimits", self.limits)
+        self.keys = Idempotency(client, limits, Telemetry("edge", TelemetrySettings()))
         self.sent: list[MutableMapping[str, Any]] = []
         self.exchange = Exchange({"headers": []}, self._receive, self._send)
         self.run = Run(self.exchange.request_id, 0.0, 0, "chat", "openai_chat")
 
     async def claim(self, key: str = "k", caller: Caller = CALLER, body: bytes = b"{}") -> Claim:
-        claim = await self.keys.claim(key, self.exchange, self.run, caller, body)
+        claim = await self.keys.claim(key, self.exchange, self.run, asked("m", caller), body)
         assert isinstance(claim, Claim)
         return claim
 
@@ -201,6 +225,37 @@ async def test_what_stands_in_the_way_names_the_request(answer: BeginResponse, s
     # The refusal itself is nobody's outcome.
     await asking.exchange.respond(status, b"{}")
     assert await asking.ends() == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        BeginResponse(running=Named(request_id="r0")),
+        BeginResponse(reused=Named(request_id="r0")),
+        BeginResponse(lost=Named(request_id="r0")),
+        BeginResponse(outcome=KeptAnswer(request_id="r0", status=200)),
+    ],
+)
+async def test_a_repeat_counts_as_a_request_whatever_it_is_told(answer: BeginResponse) -> None:
+    asking = Asking(Ledger(answer))
+    asking.limits.refuses = True
+    with pytest.raises(LimitedError):
+        await asking.claim()
+    assert asking.limits.repeats == 1
+
+
+async def test_a_first_request_is_counted_where_it_is_admitted() -> None:
+    asking = Asking(Ledger())
+    await asking.claim()
+    assert asking.limits.repeats == 0
+
+
+async def test_a_flood_of_repeats_does_not_reach_the_ledger() -> None:
+    asking = Asking(Ledger())
+    asking.limits.refused_before = True
+    with pytest.raises(LimitedError):
+        await asking.claim()
+    assert not asking.ledger.begun
 
 
 async def test_a_repeat_carries_its_own_id_and_that_of_the_request_it_repeats() -> None:
