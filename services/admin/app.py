@@ -14,13 +14,14 @@ from services.admin.funding import funding, refund
 from services.admin.keys import keys
 from services.admin.members import members, people
 from services.admin.plans import coupons, plans, tokens
+from services.admin.routes import routes
 
 REFUSED, WRONG_USAGE, NO_ANSWER = 1, 2, 3
 
 
-@click.group(commands=[accounts, keys, limits, credit, people, members, plans, coupons, tokens, funding, refund])
+@click.group(commands=[accounts, keys, limits, credit, people, members, plans, coupons, tokens, funding, refund, routes])
 def cli() -> None:
-    """Accounts, keys, limits, people, plans and money of a running kenari.
+    """Accounts, keys, limits, people, plans, money and routes of a running kenari.
 
     Exit codes: 1 refused, 2 wrong usage or settings, 3 a service does not answer.
     """

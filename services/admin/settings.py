@@ -15,5 +15,6 @@ class AdminSettings(ServiceSettings):
     NAME: ClassVar[str] = "admin"
 
     accounts_address: str = "127.0.0.1:7101"
+    router_address: str = "127.0.0.1:7102"
     ledger_address: str = "127.0.0.1:7104"
     timeout_s: float = Field(10.0, gt=0)

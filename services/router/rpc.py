@@ -43,6 +43,9 @@ class RouterServicer(router_pb2_grpc.RouterServicer):
         price = self._routing.price(request.version) or await self._store.price(request.version)
         return router_pb2.GetPriceResponse(price=price_message(price) if price else None)
 
+    async def Explain(self, request: router_pb2.ExplainRequest, context: Any) -> router_pb2.ExplainResponse:
+        return await self._routes.explained(request.question)
+
     async def _handle(self, asks: list[Ask]) -> None:
         named = []
         for ask in asks:

@@ -17,6 +17,7 @@ from services.router import answers, domain
 from services.router.catalog.cards import Catalog, Offer, Upstream
 from services.router.catalog.fields import FREE_ROUTE
 from services.router.domain import Server
+from services.router.explain import explain
 from services.router.health import HealthBook
 from services.router.telemetry import MODELS, ROUTES
 
@@ -56,6 +57,11 @@ class _Offered:
         self._servers = [(server, upstreams[server.upstream_id]) for server in offer.servers]
         self._all = _Prepared(self._model, self._servers)
         self._able: dict[tuple[bool, bool], _Prepared] = {(False, False): self._all}
+
+    @property
+    def servers(self) -> list[tuple[Server, Upstream]]:
+        """All who serve it, whatever they can carry."""
+        return self._servers
 
     def able(self, tools: bool, remote_images: bool) -> _Prepared:
         """The servers that take tools and fetch pictures at addresses, as far as asked; perhaps none."""
@@ -124,6 +130,20 @@ class Routing:
             outcome, answer = "bad_request", answers.no_steps(name)
         self._count[outcome]()
         return answers.named(answer, name) if answer.HasField("route") else answer
+
+    def explained(self, asked: router_pb2.RouteRequest, model: str) -> list[router_pb2.Candidate]:
+        """Who could serve the request by that model, and in which turn or why not."""
+        offered = self._offered.get(self._forwards.get(model, model))
+        if offered is None:
+            return [router_pb2.Candidate(model=model, state="is not for sale")]
+        if asked.endpoint not in offered.endpoints:
+            return [router_pb2.Candidate(model=offered.card.id, state=f"is no model for {asked.endpoint}")]
+        health = [self._book.of(server.upstream_id) for server, _ in offered.servers]
+        return explain(offered.card.id, offered.servers, health, asked, self._clock.now_ms())
+
+    def free_models(self) -> list[str]:
+        """The models of the free route."""
+        return sorted(offered.card.id for offered in self._free)
 
     def _one_model(self, asked: router_pb2.RouteRequest, model: str, *, probes: bool = True) -> _Decided:
         offered = self._offered.get(self._forwards.get(model, model))

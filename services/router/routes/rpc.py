@@ -7,19 +7,12 @@ from typing import Any
 
 from kenari.router.v1 import router_pb2, router_pb2_grpc
 
-from services.router.routes.domain import BUILT_IN, InvalidRouteError, NamedRoute, RouteNotFoundError, Step, Strategy
-from services.router.routes.service import Routes
+from services.router.routes.domain import BUILT_IN, InvalidRouteError, NamedRoute, RouteNotFoundError, Step
+from services.router.routes.service import STRATEGIES, Routes
 
 SERVICE = "kenari.router.v1.Routes"
 
-_STRATEGIES = {
-    Strategy.FALLBACK: router_pb2.STRATEGY_FALLBACK,
-    Strategy.ROUND_ROBIN: router_pb2.STRATEGY_ROUND_ROBIN,
-    Strategy.RANDOM: router_pb2.STRATEGY_RANDOM,
-    Strategy.WEIGHTED: router_pb2.STRATEGY_WEIGHTED,
-    Strategy.LATENCY: router_pb2.STRATEGY_LATENCY,
-}
-_BY_NUMBER = {number: strategy for strategy, number in _STRATEGIES.items()}
+_BY_NUMBER = {number: strategy for strategy, number in STRATEGIES.items()}
 
 
 class RoutesServicer(router_pb2_grpc.RoutesServicer):
@@ -70,7 +63,7 @@ def _message(route: NamedRoute) -> router_pb2.NamedRoute:
     return router_pb2.NamedRoute(
         route_id=route.route_id,
         name=route.name,
-        strategy=_STRATEGIES[route.strategy],
+        strategy=STRATEGIES[route.strategy],
         steps=steps,
         built_in=route is BUILT_IN,
     )

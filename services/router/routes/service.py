@@ -23,6 +23,15 @@ from services.router.routes.latency import Latencies
 from services.router.routes.store import RouteStore
 from services.router.service import Routing
 
+STRATEGIES = {
+    Strategy.FALLBACK: router_pb2.STRATEGY_FALLBACK,
+    Strategy.ROUND_ROBIN: router_pb2.STRATEGY_ROUND_ROBIN,
+    Strategy.RANDOM: router_pb2.STRATEGY_RANDOM,
+    Strategy.WEIGHTED: router_pb2.STRATEGY_WEIGHTED,
+    Strategy.LATENCY: router_pb2.STRATEGY_LATENCY,
+}
+"""The strategies on the wire."""
+
 
 class Routes:
     """Named routes. What is asked for is read from the database each time: a change counts for the next request."""
@@ -95,3 +104,17 @@ class Routes:
         weights = [step.weight for step in steps]
         places = order(route.strategy, weights, latencies, turn, random()) if steps else []
         return self._routing.by_steps(asked, route.name, [steps[place].model for place in places])
+
+    async def explained(self, asked: router_pb2.RouteRequest) -> router_pb2.ExplainResponse:
+        """What the request's name means, and every way to serve it; raise Transient without a database."""
+        route = await self._store.named(asked.account_id, asked.model) if self.may_be(asked) else None
+        if asked.model == BUILT_IN.name:
+            kind, models = "free route", self._routing.free_models()
+        elif route is not None:
+            kind, models = "route", [step.model for step in route.steps]
+        else:
+            kind = "model" if self._routing.endpoints_of(asked.model) else "nothing that is known"
+            models = [asked.model] if kind == "model" else []
+        candidates = [one for model in models for one in self._routing.explained(asked, model)]
+        strategy = STRATEGIES[route.strategy] if route is not None else router_pb2.STRATEGY_UNSPECIFIED
+        return router_pb2.ExplainResponse(kind=kind, strategy=strategy, candidates=candidates)

@@ -524,6 +524,101 @@ class GetPriceResponse(_message.Message):
 Global___GetPriceResponse: _TypeAlias = GetPriceResponse  # noqa: Y015
 
 @_typing.final
+class ExplainRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUESTION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def question(self) -> Global___RouteRequest: ...
+    def __init__(
+        self,
+        *,
+        question: Global___RouteRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["question", b"question"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["question", b"question"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainRequest: _TypeAlias = ExplainRequest  # noqa: Y015
+
+@_typing.final
+class ExplainResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    CANDIDATES_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """What the name means: model, route, free route, or nothing that is known."""
+    strategy: Global___Strategy.ValueType
+    """Of a route."""
+    @_builtins.property
+    def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___Candidate]: ...
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        strategy: Global___Strategy.ValueType = ...,
+        candidates: _abc.Iterable[Global___Candidate] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "kind", b"kind", "strategy", b"strategy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainResponse: _TypeAlias = ExplainResponse  # noqa: Y015
+
+@_typing.final
+class Candidate(_message.Message):
+    """A way to serve the request, whether it can be used now or not."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    UPSTREAM_ID_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    TURN_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    UNTIL_MS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    upstream_id: _builtins.str
+    order: _builtins.int
+    weight: _builtins.int
+    turn: _builtins.int
+    """Its turn among the attempts of its model, from 1; 0: it gets none."""
+    state: _builtins.str
+    """takes requests, paused, waits for a probe, cannot carry tools, cannot fetch pictures, is not for sale, or is no
+    model for chats.
+    """
+    until_ms: _builtins.int
+    """Of one that is paused: until when and what for."""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        upstream_id: _builtins.str = ...,
+        order: _builtins.int = ...,
+        weight: _builtins.int = ...,
+        turn: _builtins.int = ...,
+        state: _builtins.str = ...,
+        until_ms: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "order", b"order", "reason", b"reason", "state", b"state", "turn", b"turn", "until_ms", b"until_ms", "upstream_id", b"upstream_id", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Candidate: _TypeAlias = Candidate  # noqa: Y015
+
+@_typing.final
 class RouteStep(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

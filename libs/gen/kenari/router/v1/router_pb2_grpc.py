@@ -49,6 +49,11 @@ class RouterStub:
                 request_serializer=kenari_dot_router_dot_v1_dot_router__pb2.GetPriceRequest.SerializeToString,
                 response_deserializer=kenari_dot_router_dot_v1_dot_router__pb2.GetPriceResponse.FromString,
                 _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/kenari.router.v1.Router/Explain',
+                request_serializer=kenari_dot_router_dot_v1_dot_router__pb2.ExplainRequest.SerializeToString,
+                response_deserializer=kenari_dot_router_dot_v1_dot_router__pb2.ExplainResponse.FromString,
+                _registered_method=True)
 
 
 class RouterServicer:
@@ -74,6 +79,13 @@ class RouterServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Explain(self, request, context):
+        """What Route would answer and why, for people. Nothing is changed by asking, and no credential is told.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RouterServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -91,6 +103,11 @@ def add_RouterServicer_to_server(servicer, server):
                     servicer.GetPrice,
                     request_deserializer=kenari_dot_router_dot_v1_dot_router__pb2.GetPriceRequest.FromString,
                     response_serializer=kenari_dot_router_dot_v1_dot_router__pb2.GetPriceResponse.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=kenari_dot_router_dot_v1_dot_router__pb2.ExplainRequest.FromString,
+                    response_serializer=kenari_dot_router_dot_v1_dot_router__pb2.ExplainResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -174,6 +191,33 @@ class Router:
             '/kenari.router.v1.Router/GetPrice',
             kenari_dot_router_dot_v1_dot_router__pb2.GetPriceRequest.SerializeToString,
             kenari_dot_router_dot_v1_dot_router__pb2.GetPriceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.router.v1.Router/Explain',
+            kenari_dot_router_dot_v1_dot_router__pb2.ExplainRequest.SerializeToString,
+            kenari_dot_router_dot_v1_dot_router__pb2.ExplainResponse.FromString,
             options,
             channel_credentials,
             insecure,

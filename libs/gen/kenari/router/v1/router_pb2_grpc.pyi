@@ -36,6 +36,8 @@ class RouterStub:
     Route: _grpc.UnaryUnaryMultiCallable[_router_pb2.RouteRequest, _router_pb2.RouteResponse]
     GetPrice: _grpc.UnaryUnaryMultiCallable[_router_pb2.GetPriceRequest, _router_pb2.GetPriceResponse]
     """A price version, for a ledger that has not heard of it yet. Versions never change."""
+    Explain: _grpc.UnaryUnaryMultiCallable[_router_pb2.ExplainRequest, _router_pb2.ExplainResponse]
+    """What Route would answer and why, for people. Nothing is changed by asking, and no credential is told."""
 
 @_typing.type_check_only
 class RouterAsyncStub(RouterStub):
@@ -45,6 +47,8 @@ class RouterAsyncStub(RouterStub):
     Route: _aio.UnaryUnaryMultiCallable[_router_pb2.RouteRequest, _router_pb2.RouteResponse]  # type: ignore[assignment]
     GetPrice: _aio.UnaryUnaryMultiCallable[_router_pb2.GetPriceRequest, _router_pb2.GetPriceResponse]  # type: ignore[assignment]
     """A price version, for a ledger that has not heard of it yet. Versions never change."""
+    Explain: _aio.UnaryUnaryMultiCallable[_router_pb2.ExplainRequest, _router_pb2.ExplainResponse]  # type: ignore[assignment]
+    """What Route would answer and why, for people. Nothing is changed by asking, and no credential is told."""
 
 class RouterServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -69,6 +73,14 @@ class RouterServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_router_pb2.GetPriceResponse, _abc.Awaitable[_router_pb2.GetPriceResponse]]:
         """A price version, for a ledger that has not heard of it yet. Versions never change."""
+
+    @_abc_1.abstractmethod
+    def Explain(
+        self,
+        request: _router_pb2.ExplainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_router_pb2.ExplainResponse, _abc.Awaitable[_router_pb2.ExplainResponse]]:
+        """What Route would answer and why, for people. Nothing is changed by asking, and no credential is told."""
 
 def add_RouterServicer_to_server(servicer: RouterServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
