@@ -19,7 +19,9 @@ from services.admin.routes import routes
 REFUSED, WRONG_USAGE, NO_ANSWER = 1, 2, 3
 
 
-@click.group(commands=[accounts, keys, limits, credit, people, members, plans, coupons, tokens, funding, refund, routes])
+@click.group(
+    commands=[accounts, keys, limits, credit, people, members, plans, coupons, tokens, funding, refund, routes]
+)
 def cli() -> None:
     """Accounts, keys, limits, people, plans, money and routes of a running kenari.
 
