@@ -60,7 +60,7 @@ async def opened(postgres: Postgres, dsn: str, **values: Any) -> AsyncIterator[R
         rpc = LedgerRpc(ledger, Reads(database), telemetry)
         jobs = Jobs(store, database, chosen.keep, clock, telemetry)
         funds = FundingRpc(ledger, database, clock)
-        yield RealLedger((rpc, funds), jobs, Renewals(Subscriptions(database, clock)), clock, admin)
+        yield RealLedger(ledger, (rpc, funds), jobs, Renewals(Subscriptions(database, clock)), clock, admin)
         assert {found.name: rows async for found, rows in invariants.check(database, quick=False) if rows} == {}
     finally:
         await ledger.stop()

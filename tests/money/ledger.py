@@ -8,9 +8,11 @@ from typing import Any
 from kenari.ledger.v1 import funding_pb2, ledger_pb2
 
 from libs.core.errors import KenariError
+from services.ledger import messages
 from services.ledger.funding_rpc import FundingRpc
 from services.ledger.jobs import Jobs, Renewals
 from services.ledger.rpc import LedgerRpc
+from services.ledger.service import Ledger
 from tests.money import wire
 from tests.money.clock import StoppedClock
 from tests.money.model.answers import Charged, Denied, Ended, Granted, Redirect, RefusedError, Released, Settled
@@ -22,8 +24,15 @@ class RealLedger:
     """One ledger process with a clock in the test's hands."""
 
     def __init__(
-        self, services: tuple[LedgerRpc, FundingRpc], jobs: Jobs, renewals: Renewals, clock: StoppedClock, admin: Any
+        self,
+        ledger: Ledger,
+        services: tuple[LedgerRpc, FundingRpc],
+        jobs: Jobs,
+        renewals: Renewals,
+        clock: StoppedClock,
+        admin: Any,
     ) -> None:
+        self._ledger = ledger
         self._services = services
         self.jobs = jobs
         self.renewals = renewals
@@ -53,6 +62,15 @@ class RealLedger:
     async def settle(self, ask: Ask, kind: str, report: Report) -> Settled:
         call = wire.settle(ask, kind, report, self._descriptors.get(ask.ref, ""), self.clock.now_ms())
         return wire.settled(await self.call("Settle", call))
+
+    async def hear(self, told: list[tuple[Ask, str, Report]]) -> None:
+        """Settlements as they come from the bus, in that order."""
+        now = self.clock.now_ms()
+        calls = [
+            messages.settle(wire.settle(ask, kind, report, self._descriptors.get(ask.ref, ""), now))
+            for ask, kind, report in told
+        ]
+        await self._ledger.settle_all([(call, "") for call in dict.fromkeys(calls)])
 
     async def release(self, account: str, ref: Ref) -> Released:
         call = ledger_pb2.ReleaseRequest(request_id=ref[0], line=ref[1], account_id=account, reason="test")
@@ -91,6 +109,13 @@ class RealLedger:
             **_funding(funding),
             "keys": [await self._key(account, slot) for slot in slots],
         }
+
+    async def usage(self, account: str) -> dict[Ref, tuple[int, int]]:
+        """Cost and list value of every usage row of an account."""
+        rows = await self.admin.fetch(
+            "select request_id, line, cost, catalog from usage_row where account_id = $1", account
+        )
+        return {(row["request_id"].hex, row["line"]): (row["cost"], row["catalog"]) for row in rows}
 
     async def _key(self, account: str, slot: KeySlot) -> tuple[int, int, int, int]:
         """Spent, reserved, tokens, tokens reserved; 0 for what the key has no cap of."""

@@ -42,6 +42,8 @@ class Pair:
 
     async def pass_ms(self, milliseconds: int) -> None:
         """Let time go by, and what is done by the clock be done."""
+        if not milliseconds:
+            return
         self.now += milliseconds
         self.told.append(f"{milliseconds} ms pass")
         await self.real.clock.set(self.now)
@@ -70,6 +72,15 @@ class Pair:
         kind = hold.source.kind if hold else {"free": "free", "own_key": "byok"}.get(ask.funding, "payg")
         self._agree(("settle", ask.ref, report), mine, await _heard(self.real.settle(ask, kind, report)))
         return mine
+
+    async def hear(self, told: list[tuple[Ask, Report]]) -> None:
+        """Settlements from the bus: all of them are done or were done before."""
+        said: list[tuple[Ask, str, Report]] = []
+        for ask, report in told:
+            self.book.settle(ask, report, self.now)
+            said.append((ask, self.book.account(self.account).rows[ask.ref].hold.source.kind, report))
+            self.told.append(f"heard {ask.ref} {report}")
+        await self.real.hear(said)
 
     async def release(self, ref: Ref) -> Released | str:
         mine = _said(lambda: self.book.release(self.account, ref))
