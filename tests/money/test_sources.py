@@ -71,9 +71,9 @@ async def test_a_coupon_opens_its_own_models_for_subscribers(real: RealLedger) -
     pair = await begun(real, 60 * RUPIAH)
     await pair.grant_coupon(("alpha",), RUPIAH, pair.now + DAY)
 
-    await run(pair, chat(pair, subscribers_only=True))
-
     assert await refused(pair, chat(pair, model="gamma", subscribers_only=True)) == (403, "subscribers_only")
+    await run(pair, chat(pair, subscribers_only=True))
+    assert await refused(pair, chat(pair, subscribers_only=True)) == (403, "subscribers_only")
 
 
 async def test_a_token_allocation_pays_after_the_coupon_and_before_the_plan(real: RealLedger) -> None:

@@ -17,7 +17,8 @@ from tests.money.mutants.faults import Fault, applied
 ROOT = Path(__file__).resolve().parents[3]
 PLACE = ROOT / "build" / "mutants"
 COPIED = ("services", "libs", "tests", "proto", "deploy")
-SUITES = ("tests/money", "tests/unit/ledger", "tests/service/ledger")
+# Not the crowd: what fails there on a busy machine need not be the fault.
+SUITES = ("tests/money", "tests/unit/ledger", "--ignore=tests/money/test_crowds.py")
 AT_ONCE = 2
 _TIME_S = 900.0
 
