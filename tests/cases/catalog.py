@@ -41,6 +41,12 @@ def write_catalog(path: Path, p1: str, p2: str) -> Path:
     models = [
         _paid("fx-oai", "p1"),
         _paid("fx-ant", "p1-ant", cache_write=CACHE_WRITE),
+        _paid("fx-ant-nw", "p1-ant"),
+        _paid("fx-ant-hi", "p1-ant", cache_read=9_000, cache_write=CACHE_WRITE),
+        # Fractions of a Rupiah for a token, and less than a micro-Rupiah.
+        _model("fx-odd", "p1", micro_idr_per_1m_tokens={"input": 333_333_333, "output": 777_777_777}),
+        _model("fx-tiny", "p1", micro_idr_per_1m_tokens={"input": 100_000, "output": 100_000}),
+        _paid("fx-free", "p1"),
         _paid("fx-two", "p1", "p2"),
         _paid("fx-oai-json", "p1-json"),
         _paid("fx-ant-json", "p1-ant-json", cache_write=CACHE_WRITE),

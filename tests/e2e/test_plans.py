@@ -105,7 +105,7 @@ def test_the_header_is_for_the_owners_whole_keys_alone(system: System, purse: Pu
 def test_one_spent_window_stops_requests_until_it_resets(
     system: System, purse: Purse, caller: Caller, window: str, length_ms: int
 ) -> None:
-    ceilings = {f"{name}_micro_idr": 1_000 * RUPIAH for name in ("five_hour", "week", "month")}
+    ceilings: dict[str, Any] = {f"{name}_micro_idr": 1_000 * RUPIAH for name in ("five_hour", "week", "month")}
     purse.give_plan(days=90, **(ceilings | {f"{window}_micro_idr": 1}))
     spend_quota(system, caller)
     assert purse.windows()[window] == (OK, 0)
@@ -270,6 +270,10 @@ def test_a_plan_renews_itself_from_the_balance_while_it_can(system: System, purs
     assert eventually(lambda: [event.change for event in other.told(PlanChanged)][-1] == "auto_renew_failed")
 
 
+def until_told(purse: Purse, requests: int) -> None:
+    eventually(lambda: len(purse.told(UsageSettled)) == requests)
+
+
 def alerts(purse: Purse, *kinds: str) -> list[dict[str, Any]]:
     """The account's alerts, which are exactly these, once all its usage has been told."""
     eventually(lambda: len(purse.told(AlertRaised)) >= len(kinds))
@@ -285,7 +289,7 @@ def test_the_owner_hears_once_of_each_window(system: System, purse: Purse, calle
     for used in (1, 2, 3):
         spend_quota(system, caller)
         purse.later(5 * 3_600_000)
-        eventually(lambda used=used: len(purse.told(UsageSettled)) == used)
+        until_told(purse, used)
     warned, out = alerts(purse, "quota.week.warn", "quota.week.out")
     assert (warned["used_micro_idr"], warned["limit_micro_idr"]) == (2 * OK, 3 * OK)
     assert out["used_micro_idr"] == 3 * OK

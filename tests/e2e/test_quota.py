@@ -94,7 +94,8 @@ def test_figures_are_rounded_against_the_reader_and_never_below_nothing(
 @pytest.mark.rule("ACC-035", "SUB-006", "SUB-007")
 @pytest.mark.parametrize("kind", LENGTHS)
 def test_a_window_starts_anew(system: System, purse: Purse, first: BackgroundProvider, kind: str) -> None:
-    purse.give_plan(days=90, **{f"{kind}_micro_idr": 100 * RUPIAH})
+    ceiling: dict[str, Any] = {f"{kind}_micro_idr": 100 * RUPIAH}
+    purse.give_plan(days=90, **ceiling)
     use(purse, first, 10, 2)
     before = quota(system, purse.person)["plan"]["windows"][kind]
     purse.later(LENGTHS[kind])

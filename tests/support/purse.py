@@ -33,7 +33,12 @@ class Purse:
     def put_plan(self, plan_id: str = "", **fields: Any) -> str:
         """Sell a plan (without ceilings, for ``fx-oai``, unless told otherwise) or change one; return its id."""
         plan_id = plan_id or f"plan_{secrets.token_hex(4)}"
-        usual = {"name": plan_id, "models": ["fx-oai"], "price_micro_idr": 50_000 * RUPIAH, "on_sale": True}
+        usual: dict[str, Any] = {
+            "name": plan_id,
+            "models": ["fx-oai"],
+            "price_micro_idr": 50_000 * RUPIAH,
+            "on_sale": True,
+        }
         plan = funding_pb2.Plan(plan_id=plan_id, **(usual | fields))
         with self.system.funds() as funds:
             funds.PutPlan(funding_pb2.PutPlanRequest(plan=plan), timeout=10)
