@@ -21,8 +21,8 @@ MIDNIGHT = 1_790_380_800
 _WRITE = """
 with written as (
     insert into usage_row (day, request_id, line, account_id, key_id, model, vendor, endpoint, billing_kind, outcome,
-                           estimated, prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, cost, catalog,
-                           settle_hash, created_at)
+                           estimated, prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, cost,
+                           catalog, settle_hash, created_at)
     select (to_timestamp(r.at) at time zone 'UTC')::date, r.id, 0, $1, 'key_1', 'fx-oai', 'fixtures', 'chat', 'payg',
            'completed', false, 10, 2, 0, 0, 90000, 90000, gen_random_uuid(), to_timestamp(r.at)
     from json_to_recordset($2) as r(id uuid, at bigint)
