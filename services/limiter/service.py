@@ -109,12 +109,13 @@ class Limiter:
             for ask in asks
         ]
         calls = [self._calls(ask, due) for ask, due in zip(asks, owed, strict=True)]
+        flat = [call for some in calls for call in some]
         try:
-            replies = iter(await self._store.run([call for some in calls for call in some]) if any(calls) else ())
+            replies = await self._store.run(flat) if flat else []
         except StoreAwayError:
             now_ms = self._clock.now_ms()
             return [self._alone(ask, due, now_ms) for ask, due in zip(asks, owed, strict=True)]
-        return [self._read(ask, list(islice(replies, len(some)))) for ask, some in zip(asks, calls, strict=True)]
+        return [self._read(ask, own) for ask, own in zip(asks, _shared_out(replies, calls), strict=True)]
 
     async def mend(self) -> None:
         """Look whether an absent store is back, and tell it what ended meanwhile."""
@@ -127,13 +128,13 @@ class Limiter:
             ended = self._backlog.take(_REPLAY_AT_ONCE)
             calls = [self._calls(done, due) for done, due in ended]
             try:
-                replies = iter(await self._store.run([call for some in calls for call in some]))
+                replies = await self._store.run([call for some in calls for call in some])
             except StoreAwayError:
                 for done, due in ended:
                     self._backlog.add(done, due)
                 return
-            for (done, _), some in zip(ended, calls, strict=True):
-                self._heard_end(done, list(islice(replies, len(some))))
+            for (done, _), own in zip(ended, _shared_out(replies, calls), strict=True):
+                self._heard_end(done, own)
 
     def _calls(self, ask: Admit | Done, owed: bool) -> list[bytes]:
         if isinstance(ask, Done):
@@ -220,3 +221,9 @@ class Limiter:
     def _free_limits(self, ask: Admit) -> FreeLimits:
         standing = self._accounts.standing(ask.account_id, self._clock.now_ms())
         return free_limits(self._free, ask, standing)
+
+
+def _shared_out(replies: list[Reply], calls: Sequence[Sequence[bytes]]) -> list[list[Reply]]:
+    """Each question's own replies; ``replies`` are those to all of its calls in one row."""
+    left = iter(replies)
+    return [list(islice(left, len(some))) for some in calls]

@@ -33,20 +33,31 @@ class StoreAwayError(Transient):
     reason = "store_away"
 
 
+def packed(parts: Sequence[bytes]) -> bytes:
+    """Arguments of a command as the server reads them."""
+    return b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts])
+
+
 class Script:
     """A file of ``scripts/`` and how a call of it is written on the wire."""
 
     def __init__(self, name: str) -> None:
         self.source = resources.files("services.limiter").joinpath("scripts", f"{name}.lua").read_bytes()
-        self._sha = hashlib.sha1(self.source, usedforsecurity=False).hexdigest().encode()
+        sha = hashlib.sha1(self.source, usedforsecurity=False).hexdigest().encode()
+        self._begin = packed([b"EVALSHA", sha])
 
     def call(self, keys: Sequence[bytes], arguments: Sequence[bytes]) -> bytes:
         """One EVALSHA in the server's protocol; all ``keys`` of a call carry the same {tag}."""
-        return _pack([b"EVALSHA", self._sha, b"%d" % len(keys), *keys, *arguments])
+        return self.call_packed(keys, packed(arguments), len(arguments))
+
+    def call_packed(self, keys: Sequence[bytes], arguments: bytes, count: int) -> bytes:
+        """The same with ``count`` arguments that are packed already."""
+        size = 3 + len(keys) + count
+        return b"*%d\r\n%b%b%b" % (size, self._begin, packed([b"%d" % len(keys), *keys]), arguments)
 
     def load(self) -> bytes:
         """The command that makes the server know this script."""
-        return _pack([b"SCRIPT", b"LOAD", self.source])
+        return b"*3\r\n" + packed([b"SCRIPT", b"LOAD", self.source])
 
 
 WINDOWS = Script("windows")
@@ -190,7 +201,3 @@ def _value(reply: Reply | ResponseError) -> Reply:
     if isinstance(reply, ResponseError):
         raise reply
     return reply
-
-
-def _pack(parts: Sequence[bytes]) -> bytes:
-    return b"*%d\r\n" % len(parts) + b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts])

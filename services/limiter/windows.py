@@ -4,6 +4,7 @@ Called by service.py and budgets.py. All keys of a call carry one {tag}, mostly 
 """
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 
 from services.limiter.domain import (
     ADMITTED,
@@ -30,6 +31,7 @@ from services.limiter.store import (
     PLACE_TAKE,
     WINDOWS,
     Reply,
+    packed,
 )
 
 # How long a repeated question is recognised: an asker that lost its stream repeats within a second or two.
@@ -42,15 +44,20 @@ _SEEN = b"%d" % SEEN_MS
 def windows_call(ask: Admit, windows: Sequence[Window], shadow: Collection[Limit]) -> bytes:
     """Count one request in all of ``windows``, or in none; those in ``shadow`` refuse nothing."""
     prefix = f"{{{ask.account_id}}}:"
-    keys = []
-    arguments = [_MINUTE, _SEEN]
-    for window in windows:
-        exact = window.most <= EXACT_UP_TO
-        keys.append(f"{prefix}{window.name}{'' if exact else ':s'}".encode())
-        arguments += (b"%d" % window.most, b"log" if exact else b"sum", b"0" if window.limit in shadow else b"1")
+    keys = [f"{prefix}{window.name}{'' if window.most <= EXACT_UP_TO else ':s'}".encode() for window in windows]
     if ask.request_id:
         keys.append(f"{prefix}{windows[-1].name}:{ask.request_id}".encode())
-    return WINDOWS.call(keys, arguments)
+    limits = tuple([(window.most, window.limit not in shadow) for window in windows])
+    return WINDOWS.call_packed(keys, _window_arguments(limits), 2 + 3 * len(windows))
+
+
+@lru_cache(maxsize=4096)
+def _window_arguments(limits: tuple[tuple[int, bool], ...]) -> bytes:
+    """Packed once: there are few limits, and packing takes longer than all else about a question."""
+    arguments = [_MINUTE, _SEEN]
+    for most, enforced in limits:
+        arguments += (b"%d" % most, b"log" if most <= EXACT_UP_TO else b"sum", b"%d" % enforced)
+    return packed(arguments)
 
 
 def windows_answer(reply: Reply, windows: Sequence[Window]) -> tuple[Answer, list[Limit]]:

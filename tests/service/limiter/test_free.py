@@ -76,6 +76,16 @@ async def test_a_place_whose_request_never_ends_is_free_after_its_lease(bench: B
     await allowed(limiter, bench.free())
 
 
+async def test_the_end_of_a_request_takes_places_along_whose_end_was_never_told(bench: Bench) -> None:
+    limiter = bench.limiter(fast(lease_s=1))
+    await limiter.answer([bench.free() for _ in range(3)])
+    await asyncio.sleep(1.05)
+    ask = bench.free()
+    await allowed(limiter, ask)
+    await finish(limiter, [ask])
+    assert await bench.client.zcard(f"{{{ACCOUNT}}}:free:leases:") == 0
+
+
 async def test_quota_is_never_overrun_by_failures_crashes_and_duplicates(bench: Bench) -> None:
     """Quota 50 under 16 workers on two limiters: half fail, 5 % never end, ends are reported up to three times."""
     limiters = [bench.limiter(fast(daily=50, lease_s=1)), bench.limiter(fast(daily=50, lease_s=1))]
