@@ -143,6 +143,14 @@ async def test_the_end_tells_what_was_used_of_a_models_and_a_keys_tokens() -> No
     assert (free.subject, paid.subject) == (limiter_pb2.SUBJECT_FREE_CHAT, limiter_pb2.SUBJECT_PAID_CHAT)
 
 
+@pytest.mark.rule("LIMIT-041")
+async def test_a_shared_key_is_told_to_the_limiter_so_that_it_leaves_its_owners_pace_alone() -> None:
+    world = peers(A)
+    await world.admission.admit(asked("m", caller("m", shared=True)))
+    await world.admission.admit(asked("m"))
+    assert [question.key_shared for question in world.limiter.questions("admit")] == [True, False]
+
+
 async def test_a_paid_request_that_fails_gives_its_keys_tokens_back() -> None:
     world = peers(A)
     world.ledger.answers["reserve"] = denies
