@@ -123,7 +123,7 @@ def test_a_shared_key_over_its_pace_as_a_whole(system: System, format: str) -> N
     assert ask(system, owner).status_code == 429
 
 
-@pytest.mark.rule("LIMIT-042", "LIMIT-043", "LIMIT-044")
+@pytest.mark.rule("LIMIT-042", "LIMIT-044")
 def test_an_address_over_its_pace_on_a_shared_key(system: System) -> None:
     owner = system.person()
     share, other = shared_key(system, owner), shared_key(system, owner)

@@ -61,7 +61,7 @@ def funds(system: System) -> "_Stub[funding_pb2_grpc.FundsStub]":
     return _Stub(funding_pb2_grpc.FundsStub, system.ports.rpc("ledger"))
 
 
-@pytest.mark.rule("FREE-017", "FREE-018", "FREE-019", "FREE-026", "LIMIT-021", "LIMIT-026")
+@pytest.mark.rule("FREE-017", "FREE-018", "FREE-019", "FREE-026", "LIMIT-026")
 def test_what_was_paid_in_decides_and_a_bonus_does_not(system: System) -> None:
     person = system.person(rupiahs=0)
     assert free_rpm(system, person) == NEW
