@@ -118,7 +118,7 @@ def test_c067_a_key_goes_nowhere_but_to_the_edge(system: System, p1: BackgroundP
         assert "session=1" not in told and "custom-value" not in told
     assert p1.requests
     log = further.log_file.read_text()
-    assert '"level": "DEBUG"' in log or '"level":"DEBUG"' in log
+    assert "attempt failed" in log
     for secret in (person.key, *PROVIDER_KEY.values()):
         assert secret not in log
 

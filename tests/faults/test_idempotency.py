@@ -39,7 +39,7 @@ def test_the_key_of_an_edge_that_was_killed_frees_itself(system: System, first: 
     system.services["edge"].kill()
     asking.join()
     system.start_service("edge")
-    answer = eventually(lambda: (found := ask(system, person)).status_code == 200 and found, within_s=10)
+    answer = eventually(lambda: (found := ask(system, person)).status_code == 200 and found, within_s=30)
     assert "idempotency-replayed" not in answer.headers
     assert ask(system, person).headers["idempotency-replayed"] == "true"
     system.reconcile()
