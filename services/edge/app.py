@@ -29,12 +29,13 @@ from services.edge.clients import (
     AccountsClient,
     IdempotencyClient,
     LedgerClient,
+    LimiterClient,
     ledger_checks,
     limiter_checks,
     router_checks,
 )
 from services.edge.dialects import Dialect, KyaraDialect
-from services.edge.endpoints import account, account_keys, health, manifests, models, reading, usage
+from services.edge.endpoints import account, account_keys, health, manifests, models, price_pages, reading, usage
 from services.edge.endpoints.chat import ChatEndpoint, ChatParts
 from services.edge.endpoints.count_tokens import CountTokens
 from services.edge.funds import Funds
@@ -44,6 +45,7 @@ from services.edge.keys import KeyDirectory
 from services.edge.limiter import Limiter
 from services.edge.limits import ChatLimits
 from services.edge.live import LiveRequests
+from services.edge.public_prices import PublicPrices
 from services.edge.reports import Reports
 from services.edge.settings import EdgeSettings
 from services.edge.settlement import Settlement
@@ -103,7 +105,7 @@ def build(settings: EdgeSettings) -> Service:
 
     # A redirect would repeat whatever host the caller claims to have asked.
     reads = FastAPI(title="kenari", docs_url=None, redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False)
-    for endpoint in (models, account, account_keys, usage, health, manifests):
+    for endpoint in (models, account, account_keys, usage, health, manifests, price_pages):
         reads.include_router(endpoint.router)
     reading.install_handlers(reads)
     openapi.install(reads)
@@ -111,6 +113,7 @@ def build(settings: EdgeSettings) -> Service:
     reads.state.accounts, reads.state.live, reads.state.bodies = accounts, live, parts.bodies
     reads.state.callers, reads.state.limiter, reads.state.problems = callers, limiter, service.problems
     reads.state.public_url = settings.reached_at
+    reads.state.public_prices = PublicPrices(catalog, LimiterClient(limiter_rpc), ledger)
 
     http = settings.http
     # Idle connections of clients live longer than the usual pauses between requests.

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from libs.core.money import PER_RUPIAH
 from libs.events.router import ModelPublished
 from libs.kafka.table import Table
 
@@ -38,6 +39,11 @@ class Catalog:
         """The models of a list, by id: the usual one, or that of one of MODALITIES."""
         models = sorted(self._table.values(), key=lambda model: model.id)
         return [model for model in models if _listed(model, modality)]
+
+    def usd_idr(self) -> int | None:
+        """Rupiah for a US dollar; None where prices in dollars play no part."""
+        rate = self._table.get("usd_idr")
+        return rate.price.unit // PER_RUPIAH if rate is not None and rate.price.unit is not None else None
 
     def render(self, modality: str | None) -> bytes:
         """The JSON body of ``GET /v1/models``, whole or of one of MODALITIES."""

@@ -156,6 +156,12 @@ class LedgerClient:
         request = funding_pb2.GetFundingRequest(account_id=account_id)
         return await self._rpc.call("ledger.GetFunding", self._funds.GetFunding, request, retry=True)
 
+    async def plans(self) -> list[funding_pb2.Plan]:
+        """The plans on sale; raise Transient."""
+        request = funding_pb2.ListPlansRequest()
+        response = await self._rpc.call("ledger.ListPlans", self._funds.ListPlans, request, retry=True)
+        return list(response.plans)
+
     async def balance(self, account_id: str) -> ledger_pb2.GetBalanceResponse:
         request = ledger_pb2.GetBalanceRequest(account_id=account_id)
         return await self._rpc.call("ledger.GetBalance", self._stub.GetBalance, request, retry=True)
@@ -177,6 +183,19 @@ class LedgerClient:
         """Keep the holds of these lines of requests from expiring."""
         holds = [ledger_pb2.HoldRef(request_id=request_id, line=line) for request_id, line in open_holds]
         await self._rpc.call("ledger.Touch", self._stub.Touch, ledger_pb2.TouchRequest(holds=holds), retry=True)
+
+
+class LimiterClient:
+    """What the limiter tells beside its check stream."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+        self._stub = limiter_pb2_grpc.LimiterStub(rpc.channel)
+
+    async def free_tiers(self) -> limiter_pb2.GetFreeTiersResponse:
+        """The limits of free models by kind of account; raise Transient."""
+        request = limiter_pb2.GetFreeTiersRequest()
+        return await self._rpc.call("limiter.GetFreeTiers", self._stub.GetFreeTiers, request, retry=True)
 
 
 class IdempotencyClient:

@@ -23,6 +23,8 @@ CORS: tuple[Header, ...] = (
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", b"x-request-id, request-id"),
 )
+# The dashboard's own: no page of others may read it.
+_CLOSED = "/api/"
 STREAM_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     # Proxies would otherwise collect or compress the pieces.
@@ -31,21 +33,17 @@ STREAM_HEADERS: tuple[Header, ...] = (
 )
 
 
-def id_headers(request_id: str, served_id: str) -> tuple[Header, ...]:
+def _id_headers(path: str, request_id: str, served_id: str) -> tuple[Header, ...]:
     """What every answer carries: its own id, and the one under which what it holds was run and charged."""
     value = request_id.encode()
-    return (
-        (b"x-request-id", value),
-        (b"request-id", value),
-        (b"x-kenari-request-id", served_id.encode()),
-        *CORS,
-    )
+    ids = ((b"x-request-id", value), (b"request-id", value), (b"x-kenari-request-id", served_id.encode()))
+    return ids if path.startswith(_CLOSED) else (*ids, *CORS)
 
 
 class Exchange:
     """A request being answered. ``status`` is what went out, 0 before that; ``sender`` takes what goes out."""
 
-    __slots__ = ("_id_headers", "receive", "request_id", "scope", "sender", "started", "started_ms", "status")
+    __slots__ = ("id_headers", "receive", "request_id", "scope", "sender", "started", "started_ms", "status")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -55,7 +53,7 @@ class Exchange:
         self.started_ms = time.time_ns() // 1_000_000
         self.request_id = uuid7_hex()
         self.status = 0
-        self._id_headers = id_headers(self.request_id, self.request_id)
+        self.id_headers = _id_headers(scope["path"], self.request_id, self.request_id)
 
     def header(self, name: bytes) -> str | None:
         """The first value of a header (lower-case name), or None."""
@@ -66,7 +64,7 @@ class Exchange:
 
     def answers_for(self, request_id: str) -> None:
         """What goes out is the answer to an earlier request."""
-        self._id_headers = id_headers(self.request_id, request_id)
+        self.id_headers = _id_headers(self.scope["path"], self.request_id, request_id)
 
     def describe(self, span: Span | None) -> None:
         """Say on the request's span, if it has one, which request this was and what the client was told."""
@@ -77,14 +75,14 @@ class Exchange:
     async def respond(self, status: int, body: bytes, kind: Header = JSON, extra: tuple[Header, ...] = ()) -> None:
         """Send a whole answer."""
         self.status = status
-        headers = (kind, (b"content-length", b"%d" % len(body)), *self._id_headers, *extra)
+        headers = (kind, (b"content-length", b"%d" % len(body)), *self.id_headers, *extra)
         await self.sender({"type": "http.response.start", "status": status, "headers": headers})
         await self.sender({"type": "http.response.body", "body": body})
 
     async def open(self, headers: tuple[Header, ...]) -> None:
         """Send the head of an answer whose body comes in pieces."""
         self.status = 200
-        await self.sender({"type": "http.response.start", "status": 200, "headers": (*headers, *self._id_headers)})
+        await self.sender({"type": "http.response.start", "status": 200, "headers": (*headers, *self.id_headers)})
 
     async def write(self, chunk: bytes) -> None:
         """Send a piece of the body; waits while the client does not read."""

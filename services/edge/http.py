@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from libs.ops.tracing import Tracing
-from services.edge.exchange import TEXT, Exchange, Header, Receive, Scope, Send, id_headers
+from services.edge.exchange import TEXT, Exchange, Header, Receive, Scope, Send
 
 # Of a path nobody described: it is told 404 when it is read and 405 otherwise.
 _READING = {"GET", "HEAD"}
@@ -102,12 +102,11 @@ def _host(scope: Scope) -> str:
 
 def _with_ids(exchange: Exchange, send: Send) -> Send:
     """Adds the request id and CORS headers to what FastAPI answers."""
-    own = id_headers(exchange.request_id, exchange.request_id)
 
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             exchange.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), *own]
+            message["headers"] = [*message.get("headers", ()), *exchange.id_headers]
         await send(message)
 
     return sending

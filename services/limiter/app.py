@@ -48,6 +48,7 @@ def build(settings: LimiterSettings) -> Service:
     service.add(Periodic("mend", settings.valkey.probe_every_ms / 1000, limiter.mend, telemetry))
 
     server = RpcServer(settings.rpc, telemetry)
-    server.register(limiter_pb2_grpc.add_LimiterServicer_to_server, LimiterRpc(limiter, telemetry), NAME)
+    servicer = LimiterRpc(limiter, settings.free.rules(), telemetry)
+    server.register(limiter_pb2_grpc.add_LimiterServicer_to_server, servicer, NAME)
     service.add(server)
     return service

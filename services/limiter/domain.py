@@ -209,6 +209,14 @@ def free_limits(rules: FreeRules, ask: Admit, standing: Standing) -> FreeLimits:
     )
 
 
+def starting_tier(rules: FreeRules) -> Tier:
+    """What is in force for an account that has paid nothing in."""
+    if qualifies(rules, Micros(0)):
+        return rules.qualified
+    cap, rpm = rules.unqualified_rpm_cap, rules.new.rpm
+    return Tier(rpm=min(rpm or cap, cap) if cap else rpm, daily=rules.new.daily)
+
+
 def _tier(rules: FreeRules, standing: Standing, *, qualified: bool) -> Tier:
     if not standing.has_plan:
         return rules.qualified if qualified else rules.new

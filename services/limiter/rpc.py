@@ -9,9 +9,21 @@ from typing import Any
 from kenari.limiter.v1 import limiter_pb2, limiter_pb2_grpc
 
 from libs.core.errors import Permanent
+from libs.core.money import PER_RUPIAH
 from libs.ops.telemetry import Telemetry
 from libs.rpc.checks import Ask, CheckServer
-from services.limiter.domain import ADMITTED, Admit, Allowed, Answer, Done, Limit, Subject
+from services.limiter.domain import (
+    ADMITTED,
+    Admit,
+    Allowed,
+    Answer,
+    Done,
+    FreeRules,
+    Limit,
+    Subject,
+    Tier,
+    starting_tier,
+)
 from services.limiter.service import Limiter
 
 NAME = "kenari.limiter.v1.Limiter"
@@ -37,8 +49,9 @@ class InvalidQuestionError(Permanent):
 class LimiterRpc(limiter_pb2_grpc.LimiterServicer):
     """Servicer of ``kenari.limiter.v1.Limiter``."""
 
-    def __init__(self, limiter: Limiter, telemetry: Telemetry) -> None:
+    def __init__(self, limiter: Limiter, rules: FreeRules, telemetry: Telemetry) -> None:
         self._limiter = limiter
+        self._rules = rules
         self._tracing = telemetry.tracing
         self._checks = CheckServer(limiter_pb2.CheckReplies, limiter_pb2.CheckReply, self._handle, telemetry)
 
@@ -53,6 +66,18 @@ class LimiterRpc(limiter_pb2_grpc.LimiterServicer):
     async def Done(self, request: limiter_pb2.DoneRequest, context: Any) -> limiter_pb2.DoneResponse:
         await self._limiter.answer([_done(request)])
         return _DONE
+
+    async def GetFreeTiers(
+        self, request: limiter_pb2.GetFreeTiersRequest, context: Any
+    ) -> limiter_pb2.GetFreeTiersResponse:
+        rules = self._rules
+        later = rules.threshold > 0
+        return limiter_pb2.GetFreeTiersResponse(
+            new_account=_tier(starting_tier(rules)),
+            qualified=_tier(rules.qualified) if later else None,
+            with_plan=_tier(rules.plan),
+            threshold_idr=rules.threshold // PER_RUPIAH,
+        )
 
     async def _handle(self, asks: list[Ask]) -> None:
         questions = []
@@ -144,3 +169,7 @@ def _response(answer: Answer) -> limiter_pb2.AdmitResponse:
             again_ms=answer.again_ms,
         )
     )
+
+
+def _tier(tier: Tier) -> limiter_pb2.FreeTier:
+    return limiter_pb2.FreeTier(rpm=tier.rpm, daily=tier.daily)

@@ -85,7 +85,9 @@ class Routes:
 
     def may_be(self, asked: router_pb2.RouteRequest) -> bool:
         """Whether the request may name a route, so that ``answer`` has to be awaited."""
-        if asked.endpoint != "chat" or len(asked.model) > LONGEST_NAME or asked.model == BUILT_IN.name:
+        if asked.endpoint != "chat" or asked.model == BUILT_IN.name:
+            return False
+        if len(asked.model) > LONGEST_NAME or not asked.model.isprintable():
             return False
         if not self._routing.endpoints_of(asked.model):
             return True

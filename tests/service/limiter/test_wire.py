@@ -58,10 +58,11 @@ async def check_client(target: str) -> AsyncIterator[CheckClient]:
 @pytest.fixture
 async def target(bench: Bench) -> AsyncIterator[str]:
     """Address of a limiter with small limits."""
-    limiter = bench.limiter(fast(rpm=5, daily=50), rpm=20)
+    rules = fast(rpm=5, daily=50)
+    limiter = bench.limiter(rules, rpm=20)
     telemetry = Telemetry("limiter", TelemetrySettings())
     server = RpcServer(RpcSettings(port=0), telemetry)
-    server.register(limiter_pb2_grpc.add_LimiterServicer_to_server, LimiterRpc(limiter, telemetry), NAME)
+    server.register(limiter_pb2_grpc.add_LimiterServicer_to_server, LimiterRpc(limiter, rules.rules(), telemetry), NAME)
     await server.start()
     yield f"127.0.0.1:{server.port}"
     await server.stop()
@@ -249,3 +250,12 @@ async def test_what_accounts_and_ledger_say_changes_the_limits(
             answers = [await stub.Admit(question(account), timeout=1) for _ in range(4)]
         assert [answer.WhichOneof("outcome") for answer in answers] == ["allowed"] * 3 + ["refused"]
     await service.stop()
+
+
+@pytest.mark.rule("FREE-025", "FREE-028")
+async def test_price_pages_are_told_the_limits_in_force(target: str) -> None:
+    async with grpc.aio.insecure_channel(target) as channel:
+        stub = limiter_pb2_grpc.LimiterStub(channel)
+        told = await stub.GetFreeTiers(limiter_pb2.GetFreeTiersRequest(), timeout=2)
+    assert (told.new_account.rpm, told.new_account.daily) == (5, 50)
+    assert (told.qualified.daily, told.with_plan.daily, told.threshold_idr) == (500, 1_000, 50_000)

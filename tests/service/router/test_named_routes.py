@@ -84,7 +84,8 @@ async def test_its_name_runs_its_steps_from_the_next_request_on_and_only_for_its
     assert (await router.ask("mine", account)).route.route_name == "mine"
     await save(router, account, route, "b", "c:free", "a")
     assert await models(router, account, "mine") == ["b", "c:free", "a"]
-    assert (await router.ask("mine", unique("acct"))).refusal.code == "model_not_found"
+    for nobodys in ("mine", "fx\0", "x" * 65, ""):
+        assert (await router.ask(nobodys, unique("acct"))).refusal.code == "model_not_found"
     await router.routes.DeleteRoute(
         router_pb2.DeleteRouteRequest(account_id=account, route_id=route.route_id), timeout=5
     )

@@ -13,6 +13,7 @@ from services.limiter.domain import (
     free_limits,
     pacer_gap_ms,
     qualifies,
+    starting_tier,
     to_midnight_ms,
     whole_seconds,
 )
@@ -104,3 +105,11 @@ def test_settings_come_from_the_environment_and_defaults_are_sane(monkeypatch: p
     assert settings.valkey.url.get_secret_value().endswith("/2")
     assert "hidden" not in str(settings.masked())
     assert settings.account_rpm == 600
+
+
+@pytest.mark.rule("FREE-025", "FREE-027")
+@pytest.mark.parametrize(("cap", "threshold"), [(0, 50_000), (4, 50_000), (20, 50_000), (4, 0)])
+def test_what_is_told_of_new_accounts_is_what_holds_for_them(cap: int, threshold: int) -> None:
+    settings = FreeSettings(new=TierSettings(rpm=10, daily=50), threshold_idr=threshold, unqualified_rpm_cap=cap)
+    told, held = starting_tier(settings.rules()), free_limits(settings.rules(), ask(), NEW)
+    assert (told.rpm, told.daily) == (held.rpm, held.daily)

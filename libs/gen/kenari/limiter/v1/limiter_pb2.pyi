@@ -440,3 +440,76 @@ class DoneResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DoneResponse: _TypeAlias = DoneResponse  # noqa: Y015
+
+@_typing.final
+class GetFreeTiersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetFreeTiersRequest: _TypeAlias = GetFreeTiersRequest  # noqa: Y015
+
+@_typing.final
+class FreeTier(_message.Message):
+    """0 is no limit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RPM_FIELD_NUMBER: _builtins.int
+    DAILY_FIELD_NUMBER: _builtins.int
+    rpm: _builtins.int
+    daily: _builtins.int
+    def __init__(
+        self,
+        *,
+        rpm: _builtins.int = ...,
+        daily: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["daily", b"daily", "rpm", b"rpm"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FreeTier: _TypeAlias = FreeTier  # noqa: Y015
+
+@_typing.final
+class GetFreeTiersResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NEW_ACCOUNT_FIELD_NUMBER: _builtins.int
+    QUALIFIED_FIELD_NUMBER: _builtins.int
+    WITH_PLAN_FIELD_NUMBER: _builtins.int
+    THRESHOLD_IDR_FIELD_NUMBER: _builtins.int
+    threshold_idr: _builtins.int
+    """What an account must have paid in to qualify, in Rupiah."""
+    @_builtins.property
+    def new_account(self) -> Global___FreeTier: ...
+    @_builtins.property
+    def qualified(self) -> Global___FreeTier:
+        """Absent when new accounts start there already."""
+
+    @_builtins.property
+    def with_plan(self) -> Global___FreeTier: ...
+    def __init__(
+        self,
+        *,
+        new_account: Global___FreeTier | None = ...,
+        qualified: Global___FreeTier | None = ...,
+        with_plan: Global___FreeTier | None = ...,
+        threshold_idr: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["new_account", b"new_account", "qualified", b"qualified", "with_plan", b"with_plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["new_account", b"new_account", "qualified", b"qualified", "threshold_idr", b"threshold_idr", "with_plan", b"with_plan"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetFreeTiersResponse: _TypeAlias = GetFreeTiersResponse  # noqa: Y015

@@ -49,6 +49,11 @@ class LimiterStub:
                 request_serializer=kenari_dot_limiter_dot_v1_dot_limiter__pb2.DoneRequest.SerializeToString,
                 response_deserializer=kenari_dot_limiter_dot_v1_dot_limiter__pb2.DoneResponse.FromString,
                 _registered_method=True)
+        self.GetFreeTiers = channel.unary_unary(
+                '/kenari.limiter.v1.Limiter/GetFreeTiers',
+                request_serializer=kenari_dot_limiter_dot_v1_dot_limiter__pb2.GetFreeTiersRequest.SerializeToString,
+                response_deserializer=kenari_dot_limiter_dot_v1_dot_limiter__pb2.GetFreeTiersResponse.FromString,
+                _registered_method=True)
 
 
 class LimiterServicer:
@@ -73,6 +78,13 @@ class LimiterServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetFreeTiers(self, request, context):
+        """The limits of free models by kind of account, for price pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LimiterServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -90,6 +102,11 @@ def add_LimiterServicer_to_server(servicer, server):
                     servicer.Done,
                     request_deserializer=kenari_dot_limiter_dot_v1_dot_limiter__pb2.DoneRequest.FromString,
                     response_serializer=kenari_dot_limiter_dot_v1_dot_limiter__pb2.DoneResponse.SerializeToString,
+            ),
+            'GetFreeTiers': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetFreeTiers,
+                    request_deserializer=kenari_dot_limiter_dot_v1_dot_limiter__pb2.GetFreeTiersRequest.FromString,
+                    response_serializer=kenari_dot_limiter_dot_v1_dot_limiter__pb2.GetFreeTiersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -173,6 +190,33 @@ class Limiter:
             '/kenari.limiter.v1.Limiter/Done',
             kenari_dot_limiter_dot_v1_dot_limiter__pb2.DoneRequest.SerializeToString,
             kenari_dot_limiter_dot_v1_dot_limiter__pb2.DoneResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetFreeTiers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kenari.limiter.v1.Limiter/GetFreeTiers',
+            kenari_dot_limiter_dot_v1_dot_limiter__pb2.GetFreeTiersRequest.SerializeToString,
+            kenari_dot_limiter_dot_v1_dot_limiter__pb2.GetFreeTiersResponse.FromString,
             options,
             channel_credentials,
             insecure,

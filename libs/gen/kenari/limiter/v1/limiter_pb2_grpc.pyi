@@ -35,6 +35,8 @@ class LimiterStub:
     """All admissions of one edge process on one long-lived stream, everything of a loop turn in one message."""
     Admit: _grpc.UnaryUnaryMultiCallable[_limiter_pb2.AdmitRequest, _limiter_pb2.AdmitResponse]
     Done: _grpc.UnaryUnaryMultiCallable[_limiter_pb2.DoneRequest, _limiter_pb2.DoneResponse]
+    GetFreeTiers: _grpc.UnaryUnaryMultiCallable[_limiter_pb2.GetFreeTiersRequest, _limiter_pb2.GetFreeTiersResponse]
+    """The limits of free models by kind of account, for price pages."""
 
 @_typing.type_check_only
 class LimiterAsyncStub(LimiterStub):
@@ -43,6 +45,8 @@ class LimiterAsyncStub(LimiterStub):
     """All admissions of one edge process on one long-lived stream, everything of a loop turn in one message."""
     Admit: _aio.UnaryUnaryMultiCallable[_limiter_pb2.AdmitRequest, _limiter_pb2.AdmitResponse]  # type: ignore[assignment]
     Done: _aio.UnaryUnaryMultiCallable[_limiter_pb2.DoneRequest, _limiter_pb2.DoneResponse]  # type: ignore[assignment]
+    GetFreeTiers: _aio.UnaryUnaryMultiCallable[_limiter_pb2.GetFreeTiersRequest, _limiter_pb2.GetFreeTiersResponse]  # type: ignore[assignment]
+    """The limits of free models by kind of account, for price pages."""
 
 class LimiterServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -66,5 +70,13 @@ class LimiterServicer(metaclass=_abc_1.ABCMeta):
         request: _limiter_pb2.DoneRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_limiter_pb2.DoneResponse, _abc.Awaitable[_limiter_pb2.DoneResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetFreeTiers(
+        self,
+        request: _limiter_pb2.GetFreeTiersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_limiter_pb2.GetFreeTiersResponse, _abc.Awaitable[_limiter_pb2.GetFreeTiersResponse]]:
+        """The limits of free models by kind of account, for price pages."""
 
 def add_LimiterServicer_to_server(servicer: LimiterServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
