@@ -160,7 +160,7 @@ def check_limited(answer: httpx.Response) -> None:
 VENDOR = {"server": "vendor-x", "x-vendor-x-request": "abc", "set-cookie": "v=1"}
 
 
-@pytest.mark.rule("ERR-079", "ERR-061", "CHAT-044", "CHAT-045", "STR-020")
+@pytest.mark.rule("ERR-079", "ERR-061", "CHAT-044", "CHAT-045", "STR-020", "ROUTE-007")
 def test_c043_nothing_of_the_provider_shows(payer: Caller, p1: BackgroundProvider) -> None:
     told = {
         "id": "vendorx-1",

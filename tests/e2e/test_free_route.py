@@ -102,3 +102,41 @@ def test_tools_and_levels_reach_the_model_that_takes_them(system: System, first:
     # fx-think:free lists up to high, the others do not think.
     assert levels <= {"high", None}
     assert all(received.json["tools"] for received in first.requests)
+
+
+@pytest.mark.rule("FREE-004", "FREE-005", "MODEL-047")
+def test_every_free_model_of_the_list_answers_for_nothing_whatever_price_it_shows(
+    system: System, first: BackgroundProvider
+) -> None:
+    first.answers(completion("ok"))
+    person = system.person(rupiahs=0)
+    listed = {entry["id"]: entry for entry in httpx.get(f"{system.base_url}/v1/models").json()["data"]}
+    free = {name for name, entry in listed.items() if entry["pricing"]["free"] and "chat" in entry["endpoints"]}
+    assert free == FREE
+    for name in sorted(free):
+        assert ask(system, person, model=name).status_code == 200
+    assert listed["sim-1:free"]["pricing"]["input"] == listed["sim-1"]["pricing"]["input"] > 0
+    assert {row["cost_micro_idr"] for row in rows(system, person, len(free))} == {0}
+
+
+@pytest.mark.rule("MODEL-054")
+def test_what_a_request_costs_follows_from_the_price_lines(system: System, first: BackgroundProvider) -> None:
+    first.answers(completion("ok", usage=(1_000, 100)))
+    person = system.person()
+    assert ask(system, person, model="fx-oai").status_code == 200
+    listed = {entry["id"]: entry for entry in httpx.get(f"{system.base_url}/v1/models").json()["data"]}
+    lines = {line["billable"]: line["micro_idr"] for line in listed["fx-oai"]["pricing_lines"]}
+    (row,) = rows(system, person, 1)
+    assert row["cost_micro_idr"] == (1_000 * lines["input"] + 100 * lines["output"]) // 1_000_000
+
+
+@pytest.mark.rule("ROUTE-002", "ROUTE-003")
+@pytest.mark.parametrize("status", [429, 500])
+def test_a_named_model_goes_on_to_its_next_provider_too(
+    system: System, first: BackgroundProvider, second: BackgroundProvider, status: int
+) -> None:
+    first.answers(error(status, "no"))
+    second.answers(completion("ok"))
+    answer = ask(system, system.person(), model="fx-two")
+    assert (answer.status_code, answer.json()["model"]) == (200, "fx-two")
+    assert len(second.requests) == 1

@@ -139,6 +139,7 @@ def test_a_dead_provider_is_left_and_a_healed_one_used_again(
     eventually(healed, within_s=10, every_s=0.3)
 
 
+@pytest.mark.rule("ROUTE-002", "ROUTE-004")
 def test_a_provider_that_refuses_or_hangs_is_passed_over(
     system: System, first: BackgroundProvider, second: BackgroundProvider
 ) -> None:

@@ -138,3 +138,25 @@ def test_a_planned_retirement_is_told_and_changes_nothing_else() -> None:
     listed = entries(catalog(card("m"), card("old", sunset_at=1_900_000_000, successor="m")))
     assert (listed["m"]["sunset_at"], listed["old"]["sunset_at"]) == (None, 1_900_000_000)
     assert "successor" not in listed["old"]
+
+
+@pytest.mark.rule("MODEL-020", "MODEL-021", "MODEL-022", "MODEL-023", "MODEL-026", "MODEL-031")
+def test_what_a_model_reads_and_does_is_listed_as_it_is_recorded() -> None:
+    reads = card("reads", input_modalities=("text", "pdf"), reasoning=True, tool_call=True)
+    plain = card("plain", reasoning=False, tool_call=False)
+    painter = card("painter", "images", output_modalities=("image",))
+    listed = entries(catalog(reads, plain, painter))
+    assert listed["reads"]["modalities"] == {"input": ["text", "pdf", "file"], "output": ["text"]}
+    assert listed["plain"]["modalities"]["input"] == ["text", "file"]
+    assert listed["painter"]["modalities"] == {"input": ["text"], "output": ["image"]}
+    assert listed["painter"]["endpoints"] == ["images"]
+    told = [(listed[name]["reasoning"], listed[name]["tool_call"]) for name in ("reads", "plain")]
+    assert told == [(True, True), (False, False)]
+
+
+@pytest.mark.rule("MODEL-032")
+def test_price_lines_are_absent_where_there_are_none() -> None:
+    line = PriceLine(endpoint="chat", billable="input", unit="token_1m", micro_idr=7)
+    listed = entries(catalog(card("m", price_lines=(line,)), card("m:free", free=True)))
+    assert listed["m"]["pricing_lines"] == [line.model_dump()]
+    assert "pricing_lines" not in listed["m:free"]
