@@ -59,6 +59,11 @@ class Servicer(limiter_pb2_grpc.LimiterServicer):
     async def Done(self, request: limiter_pb2.DoneRequest, context: Any) -> limiter_pb2.DoneResponse:
         return limiter_pb2.DoneResponse()
 
+    async def GetFreeTiers(
+        self, request: limiter_pb2.GetFreeTiersRequest, context: Any
+    ) -> limiter_pb2.GetFreeTiersResponse:
+        return limiter_pb2.GetFreeTiersResponse()
+
     async def CheckStream(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]
         await self._checks.serve(request_iterator, context)
 
