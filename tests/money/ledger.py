@@ -8,6 +8,8 @@ from typing import Any
 from kenari.ledger.v1 import funding_pb2, ledger_pb2
 
 from libs.core.errors import KenariError
+from libs.events.base import decode
+from libs.events.ledger import AlertRaised
 from services.ledger import messages
 from services.ledger.funding_rpc import FundingRpc
 from services.ledger.jobs import Jobs, Renewals
@@ -109,6 +111,21 @@ class RealLedger:
             **_funding(funding),
             "keys": [await self._key(account, slot) for slot in slots],
         }
+
+    async def alerts(self, account: str) -> list[str]:
+        """Kinds of the alerts raised for an account, oldest first."""
+        rows = await self.admin.fetch("select body from outbox where key = $1 order by id", account)
+        events = [decode(row["body"]) for row in rows]
+        return [event.data["kind"] for event in events if event.type == AlertRaised.TYPE]
+
+    async def lose(self, account: str) -> None:
+        """Undo the only reservation of an account that is open, as a failover does that lost its transaction."""
+        await self.admin.execute("delete from hold where account_id = $1 and state = 'open'", account)
+        for table in ("wallet", "member_spend", "plan_window", "coupon", "token_alloc", "search_allowance"):
+            await self.admin.execute(f"update {table} set reserved = 0 where account_id = $1", account)
+        await self.admin.execute(
+            "update key_spend set reserved = 0, tokens_reserved = 0 where account_id = $1", account
+        )
 
     async def usage(self, account: str) -> dict[Ref, tuple[int, int]]:
         """Cost and list value of every usage row of an account."""

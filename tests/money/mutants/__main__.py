@@ -5,6 +5,7 @@ Run by `make mutants`; ARGS="name name" tries only these. Ends with 1 when a fau
 
 import argparse
 import asyncio
+import os
 import re
 import shutil
 import sys
@@ -16,6 +17,7 @@ from tests.money.mutants.faults import Fault, applied
 
 ROOT = Path(__file__).resolve().parents[3]
 PLACE = ROOT / "build" / "mutants"
+BASE = PLACE / "base"
 COPIED = ("services", "libs", "tests", "proto", "deploy")
 # Not the crowd: what fails there on a busy machine need not be the fault.
 SUITES = ("tests/money", "tests/unit/ledger", "--ignore=tests/money/test_crowds.py")
@@ -23,15 +25,22 @@ AT_ONCE = 2
 _TIME_S = 900.0
 
 
-def copy(fault: Fault) -> Path:
-    """A tree of its own with the fault in it."""
-    place = PLACE / fault.name
-    shutil.rmtree(place, ignore_errors=True)
+def snapshot() -> None:
+    """The code as it is now: later edits do not mix into a run."""
+    shutil.rmtree(PLACE, ignore_errors=True)
     for name in COPIED:
-        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__", "compat", "bench"))
-    shutil.copy(ROOT / "pyproject.toml", place)
+        shutil.copytree(ROOT / name, BASE / name, ignore=shutil.ignore_patterns("__pycache__", "compat", "bench"))
+    shutil.copy(ROOT / "pyproject.toml", BASE)
+
+
+def copy(fault: Fault) -> Path:
+    """A tree of its own with the fault in it; all other files are shared."""
+    place = PLACE / fault.name
+    shutil.copytree(BASE, place, copy_function=os.link, ignore=shutil.ignore_patterns("__pycache__"))
     path = place / fault.path
-    path.write_text(applied(fault, path.read_text()))
+    text = path.read_text()
+    path.unlink()
+    path.write_text(applied(fault, text))
     return place
 
 
@@ -69,6 +78,7 @@ async def _failing(place: Path, suites: tuple[str, ...]) -> str | None:
 async def main(names: list[str]) -> int:
     chosen = [fault for fault in FAULTS if not names or fault.name in names]
     width = max(len(fault.name) for fault in chosen)
+    await asyncio.to_thread(snapshot)
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(fault: Fault) -> bool:

@@ -7,7 +7,7 @@ from tests.money.mutants.faults import Fault
 
 _FUNDING = "services/ledger/domain/funding.py"
 _METERS = "services/ledger/domain/meters.py"
-_PRICING = "services/ledger/domain/pricing.py"
+_PRICING = "libs/core/pricing.py"
 _WINDOWS = "services/ledger/domain/windows.py"
 _PLANS = "services/ledger/domain/plans.py"
 
