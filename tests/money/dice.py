@@ -21,3 +21,7 @@ class Dice:
 
     def pick(self, among: Sequence[T]) -> T:
         return self._random.choice(among)
+
+    def some(self, among: Sequence[T], most: int) -> list[T]:
+        """Up to that many different elements, in any order."""
+        return self._random.sample(among, self._random.randint(0, min(most, len(among))))

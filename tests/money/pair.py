@@ -3,6 +3,7 @@
 Used by the tests of this folder; without a real ledger the model runs alone.
 """
 
+import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -72,6 +73,28 @@ class Pair:
         kind = hold.source.kind if hold else {"free": "free", "own_key": "byok"}.get(ask.funding, "payg")
         self._agree(("settle", ask.ref, report), mine, await _heard(self.real.settle(ask, kind, report)))
         return mine
+
+    async def together(self, ends: list[tuple[Ask, Report | None]], asks: list[Ask]) -> None:
+        """Calls that arrive at one moment: settlements and releases (no report) are done first, then reservations."""
+        mine: list[object] = [
+            _said(lambda ask=ask: self.book.release(self.account, ask.ref))  # type: ignore[misc]
+            if report is None
+            else _said(lambda ask=ask, report=report: self.book.settle(ask, report, self.now))  # type: ignore[misc]
+            for ask, report in ends
+        ]
+        mine += [_said(lambda ask=ask: self.book.reserve(ask, self.now)) for ask in asks]  # type: ignore[misc]
+        holds = self.book.account(self.account).holds
+        calls: list[Awaitable[object]] = [_heard(self.real.reserve(ask)) for ask in asks]
+        calls += [
+            _heard(self.real.release(self.account, ask.ref))
+            if report is None
+            else _heard(self.real.settle(ask, holds[ask.ref].source.kind, report))
+            for ask, report in ends
+        ]
+        theirs = await asyncio.gather(*calls)
+        named: list[object] = [*(("end", ask.ref, report) for ask, report in ends), *asks]
+        for call, one, other in zip(named, mine, theirs[len(asks) :] + theirs[: len(asks)], strict=True):
+            self._agree(call, one, other)
 
     async def hear(self, told: list[tuple[Ask, Report]]) -> None:
         """Settlements from the bus: all of them are done or were done before."""

@@ -16,6 +16,7 @@ _STEPS = (
     *["reserve"] * 9,
     *["settle"] * 9,
     *["pass_time"] * 4,
+    *["together"] * 3,
     *["credit"] * 2,
     *["plan"] * 3,
     *["choose"] * 4,
@@ -162,6 +163,17 @@ class Story:
                 ("completed", "completed", "client_closed", "interrupted") if ask.max_tokens else ("completed",)
             ),
         )
+
+    async def _together(self) -> None:
+        """Several calls in one transaction of the ledger."""
+        running = [hold for hold in self._account.holds.values() if hold.state == "open"]
+        ending = self._dice.some(running, 3)
+        ends = [
+            (hold.ask, self._report(hold.ask, hold.max_tokens) if self._dice.number(0, 3) else None) for hold in ending
+        ]
+        asks = [self._chat() if self._dice.number(0, 2) else self._other() for _ in range(self._dice.number(1, 3))]
+        self._asked += asks
+        await self._pair.together(ends, asks)
 
     async def _release(self) -> None:
         hold = self._some("open", "open", "settled", "released", "expired")

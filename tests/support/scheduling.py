@@ -21,6 +21,7 @@ _LONGEST = (
     "tests/kafka/test_outage",
     "tests/observe/",
     "tests/service/ledger/test_kills",
+    "tests/money/",
     "tests/deploy/",
     "tests/kafka/",
     "tests/service/",
