@@ -73,11 +73,13 @@ FUNDING: tuple[Invariant, ...] = (
     ),
     Invariant(
         "used",
-        "what windows, coupons and allocations have used is what was settled on them since their holds are kept",
+        "what windows, coupons, allocations, allowances and keys have used is what was settled while holds are kept",
         False,
         """with since as (select coalesce(min(day), '-infinity')::timestamp at time zone 'UTC' as at from hold),
-                done as (select h.*, u.catalog, u.catalog - u.cache_saved as net,
-                                case when u.catalog > 0 then u.prompt_tokens + u.completion_tokens else 0 end as tokens
+                done as (select h.*, u.catalog, u.catalog - u.cache_saved as net, u.outcome,
+                                -- A few tokens may be worth less than a micro-Rupiah.
+                                case when u.catalog > 0 or u.completion_tokens > 0 and u.outcome <> 'interrupted'
+                                     then u.prompt_tokens + u.completion_tokens else 0 end as tokens
                            from hold h
                            join usage_row u on u.day = h.day and u.request_id = h.request_id and u.line = h.line
                           where h.state = 'settled'),
@@ -85,13 +87,25 @@ FUNDING: tuple[Invariant, ...] = (
                select 'window:' || account_id || ':' || cycle || ':' || kind || ':' || idx as what, used
                  from plan_window, since where to_timestamp(cycle / 1000) >= since.at
                union all select 'coupon:' || coupon_id, used from coupon, since where created_at >= since.at
-               union all select 'tokens:' || alloc_id, used from token_alloc, since where created_at >= since.at),
+               union all select 'tokens:' || alloc_id, used from token_alloc, since where created_at >= since.at
+               union all select 'day:' || account_id || ':' || day, used from search_allowance, since
+                          where day >= since.at::date
+               union all select 'key:' || key_id || ':' || epoch || ':' || starts, spent from key_spend k, since
+                          where not exists (select from usage_row u where u.account_id = k.account_id
+                                               and u.key_id = k.key_id and u.day < since.at::date)),
                 settled as (
                select 'window:' || account_id || ':' || cycle || ':' || kind || ':' || windows[kind] as what,
                       sum(net) as used
                  from done, generate_series(1, 3) kind where windows[kind] is not null group by 1
                union all select 'coupon:' || source_id, sum(catalog) from done where funding = 'coupon' group by 1
-               union all select 'tokens:' || source_id, sum(tokens) from done where funding = 'token_alloc' group by 1)
+               union all select 'tokens:' || source_id, sum(tokens) from done where funding = 'token_alloc' group by 1
+               union all select 'day:' || account_id || ':' || allowance_day, count(*) from done
+                          where allowance_day is not null and outcome <> 'interrupted' group by 1
+               union all select 'key:' || key_id || ':' || key_epoch || ':' || key_starts, sum(value)
+                           from (select key_id, key_epoch, key_starts, catalog as value from done
+                                  where funding not in ('free', 'byok')
+                                 union all select key_id, key_epoch, key_starts, amount from hold
+                                  where state = 'posted') k where key_epoch is not null group by 1)
            select u.what, u.used, s.used as settled from used u left join settled s on s.what = u.what
             where u.used <> coalesce(s.used, 0)""",
     ),

@@ -10,7 +10,7 @@ from kenari.ledger.v1 import funding_pb2, ledger_pb2
 from libs.core.errors import KenariError
 from libs.events.base import decode
 from libs.events.ledger import AlertRaised
-from services.ledger import messages
+from services.ledger import invariants, messages
 from services.ledger.funding_rpc import FundingRpc
 from services.ledger.jobs import Jobs, Renewals
 from services.ledger.rpc import LedgerRpc
@@ -126,6 +126,11 @@ class RealLedger:
         await self.admin.execute(
             "update key_spend set reserved = 0, tokens_reserved = 0 where account_id = $1", account
         )
+
+    async def broken(self) -> dict[str, list[Any]]:
+        """The invariants of the books that do not hold, with the rows that break them."""
+        rows = {one.name: await self.admin.fetch(one.breaks) for one in invariants.ALL}
+        return {name: found for name, found in rows.items() if found}
 
     async def usage(self, account: str) -> dict[Ref, tuple[int, int]]:
         """Cost and list value of every usage row of an account."""

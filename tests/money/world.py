@@ -18,7 +18,9 @@ PLAIN = Price("v-plain", 1_000 * PER_TOKEN, 4_000 * PER_TOKEN)
 SILENT = Price("v-silent", 1_500 * PER_TOKEN, 0)
 PIECE = Price("v-piece", 0, 0, unit=700_000)
 SEARCH = Price("v-search", 0, 0, unit=300_000)
-PRICES = (FULL, ODD, PLAIN, SILENT, PIECE, SEARCH)
+# A tenth of a micro-Rupiah a token.
+CHEAP = Price("v-cheap", 100_000, 100_000)
+PRICES = (FULL, ODD, PLAIN, SILENT, PIECE, SEARCH, CHEAP)
 
 CHAT_MODELS = {"alpha": FULL, "beta": ODD, "gamma": PLAIN}
 ENDPOINTS = {
