@@ -29,8 +29,8 @@ from tests.service.ledger.bare import settings
 from tests.service.ledger.conftest import admin_of
 from tests.support.stack import Postgres
 
-DAYS = 400
-"""How far a story may go on, in days."""
+DAYS = 60
+"""How far a story may go on: the days that have partitions."""
 
 
 class Catalogue:
@@ -73,7 +73,7 @@ async def _made(postgres: Postgres) -> str:
     admin = await admin_of(postgres, dsn)
     # What is lost in a crash is of no interest here, and a commit need not wait for the disk.
     await admin.execute(f"alter database {dsn.rsplit('/', 1)[1]} set synchronous_commit = off")
-    await admin.execute("select make_partitions(utc_day() - 1, utc_day() + $1::integer)", 60)
+    await admin.execute("select make_partitions(utc_day() - 1, utc_day() + $1::integer)", DAYS)
     await admin.close()
     return dsn
 

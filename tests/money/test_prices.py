@@ -19,7 +19,9 @@ from tests.money.model.prices import (
     value_without_cache,
     worst_case,
 )
-from tests.money.sizes import EXAMPLES
+from tests.money.sizes import EXAMPLES, LONG_S
+
+pytestmark = pytest.mark.timeout(LONG_S)
 
 RUPIAH = 1_000_000
 # Rp 2,000, 8,000, 200 and 2,500 per million tokens.

@@ -12,7 +12,9 @@ from tests.money.model.book import Book
 from tests.money.model.facts import CYCLE, DAY, HOUR, LENGTHS, MINUTE, Account, Ask, Caps, Plan, Subscription
 from tests.money.model.prices import Price, Used
 from tests.money.model.settling import Report, burn, give_back
-from tests.money.sizes import EXAMPLES
+from tests.money.sizes import EXAMPLES, LONG_S
+
+pytestmark = pytest.mark.timeout(LONG_S)
 
 RUPIAH = 1_000_000
 # 2 and 8 micro-Rupiah a token.
