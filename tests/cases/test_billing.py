@@ -79,7 +79,7 @@ def two_of_each(system: System, directory: Path) -> Iterator[list[str]]:
         yield [system.base_url, edge.base_url]
 
 
-@pytest.mark.rule("BILL-029", "BILL-031", "BILL-032", "BILL-035", "ACC-012", "ACC-013", "ACC-014")
+@pytest.mark.rule("BILL-029", "BILL-031", "BILL-032", "BILL-035", "ACC-013", "ACC-014")
 @pytest.mark.parametrize("processes", [1, 2])
 def test_c051_of_many_at_once_as_many_run_as_can_be_paid(
     payer: Caller, p1: BackgroundProvider, processes: int, tmp_path: Path
@@ -136,7 +136,7 @@ def test_c053_leaving_before_the_usage_is_known_is_not_free(payer: Caller, p1: B
     assert payer.balance == RUPIAH_100_000 - sum(row["cost_micro_idr"] for row in (first, second))
 
 
-@pytest.mark.rule("ACC-012", "ACC-013", "ACC-014")
+@pytest.mark.rule("ACC-013", "ACC-014")
 def test_c055_what_a_killed_process_held_comes_back(payer: Caller, p1: BackgroundProvider) -> None:
     put(payer, 50 * RUPIAH)
     system = payer.system

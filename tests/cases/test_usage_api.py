@@ -48,7 +48,7 @@ def read(caller: Caller, path: str, **query: Any) -> httpx.Response:
 
 
 @pytest.mark.rule(
-    "USE-007", "USE-008", "USE-017", "USE-018", "USE-019", "USE-020", "USE-029", "USE-039", "USE-040", "USE-041",
+    "USE-007", "USE-017", "USE-018", "USE-020", "USE-029", "USE-039", "USE-040", "USE-041",
     "USE-042",
 )  # fmt: skip
 def test_c089_every_day_of_a_range_is_there_and_the_last_second_counts(payer: Caller) -> None:

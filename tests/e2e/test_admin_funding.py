@@ -53,7 +53,7 @@ def put(admin: Admin, plan: str, *more: str) -> Any:
     return admin.json("plans", "put", plan, "--name", "Small", "--price", "50000", "--model", "fx-oai", *more)
 
 
-@pytest.mark.rule("SUB-071", "SUB-031")
+@pytest.mark.rule("SUB-071")
 def test_a_plan_is_sold_changed_and_retired(system: System, admin: Admin, plan: str) -> None:
     made = put(admin, plan, "--week", "75000", "--month", "300000.5", "--free-cache", "fx-oai", "--free-daily", "0")
     assert made == {

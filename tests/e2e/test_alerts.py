@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from kenari.accounts.v1 import accounts_pb2
 
 from libs.events.ledger import AlertRaised, UsageSettled
@@ -29,7 +28,6 @@ def alerts(purse: Purse, *kinds: str) -> list[dict[str, Any]]:
     return [one.model_dump() for one in found]
 
 
-@pytest.mark.rule("NOTE-004", "NOTE-005", "NOTE-006", "NOTE-007")
 def test_the_owner_hears_once_of_each_window(system: System, first: BackgroundProvider) -> None:
     first.answers(says_ok)
     purse = Purse(system, system.person())
@@ -51,7 +49,6 @@ def test_the_owner_hears_once_of_each_window(system: System, first: BackgroundPr
     alerts(purse, "quota.week.warn", "quota.week.out", "quota.week.warn")
 
 
-@pytest.mark.rule("NOTE-014", "NOTE-076")
 def test_the_owner_hears_once_of_a_low_balance(system: System, first: BackgroundProvider) -> None:
     first.answers(completion("ok", usage=(1_000, 1_000)))
     purse = Purse(system, system.person(rupiahs=20_020))
@@ -64,7 +61,6 @@ def test_the_owner_hears_once_of_a_low_balance(system: System, first: Background
     alerts(purse, "wallet.low", "wallet.low")
 
 
-@pytest.mark.rule("NOTE-016", "ERR-067")
 def test_the_owner_hears_once_of_a_cap(system: System, first: BackgroundProvider) -> None:
     first.answers(completion("ok", usage=(1_000, 1_250)))
     purse = Purse(system, system.person())

@@ -6,7 +6,7 @@ from kenari.accounts.v1 import accounts_pb2
 from kenari.ledger.v1 import funding_pb2, ledger_pb2
 
 from tests.cases.answers import says_ok
-from tests.cases.caller import FORMATS, Caller, join
+from tests.cases.caller import FORMATS, Caller, join, user
 from tests.support.background import BackgroundProvider
 from tests.support.provider import Received, Scripted, completion, json_answer
 from tests.support.purse import RUPIAH, Purse
@@ -73,7 +73,7 @@ def test_the_balance_is_told_to_no_shared_key_and_not_for_free_answers(
     assert caller.settled() == 100_000 * RUPIAH - OK
 
 
-@pytest.mark.rule("BILL-031", "BILL-033", "BILL-034", "ERR-070")
+@pytest.mark.rule("BILL-033", "BILL-034")
 @pytest.mark.parametrize("streamed", [False, True], ids=["json", "stream"])
 @pytest.mark.parametrize("format", FORMATS)
 def test_max_tokens_are_lowered_to_what_the_balance_pays(
@@ -111,6 +111,31 @@ def _end(format: str, answer: httpx.Response, streamed: bool) -> object:
     return body["stop_reason"] if format == "messages" else body["status"]
 
 
+@pytest.mark.rule("BILL-030")
+def test_without_max_tokens_the_default_is_held_as_far_as_the_model_goes(
+    system: System, provider: BackgroundProvider
+) -> None:
+    caller = Caller(system, system.person())
+    most = {}
+    for model, words in (("fx-vast", 1), ("fx-oai", 1), ("fx-small", 1_000)):
+        answer = caller.chat(model, messages=[user("word " * words)])
+        settled(system, answer)
+        most[model] = hold_of(system, answer)[1]
+    assert (most["fx-vast"], most["fx-oai"]) == (65_536, 8_192)
+    # What the input leaves of a context of 2,000.
+    assert 500 <= most["fx-small"] <= 1_100
+
+
+@pytest.mark.rule("ACC-012", "ACC-016")
+def test_below_nothing_there_is_nothing_to_spend(system: System, provider: BackgroundProvider) -> None:
+    purse, caller = somebody(system)
+    purse.sql("update wallet set paid = $2 where account_id = $1", purse.person.account_id, -5 * RUPIAH)
+    balance = system.balance(purse.person)
+    assert (balance["balance_micro_idr"], balance["available_micro_idr"]) == (-5 * RUPIAH, 0)
+    assert caller.chat().status_code == 402
+    assert caller.chat("fx-free:free").status_code == 200
+
+
 @pytest.mark.rule("BILL-033", "BILL-035")
 def test_what_asks_for_less_than_a_thousand_tokens_runs_whole_or_not_at_all(
     system: System, provider: BackgroundProvider
@@ -122,7 +147,7 @@ def test_what_asks_for_less_than_a_thousand_tokens_runs_whole_or_not_at_all(
     assert provider.requests[0].json.get("max_tokens", provider.requests[0].json.get("max_completion_tokens")) == 100
 
 
-@pytest.mark.rule("ERR-069", "ERR-070", "ERR-068")
+@pytest.mark.rule("ERR-068", "ERR-070", "ERR-071")
 def test_a_members_cap_lowers_and_then_refuses(system: System, first: BackgroundProvider) -> None:
     first.answers(completion("ok", usage=(1_000, 1_000)))
     purse, _ = somebody(system)
@@ -142,9 +167,11 @@ def test_a_members_cap_lowers_and_then_refuses(system: System, first: Background
     # The owner's own key, and free models, are none of the cap's.
     assert Caller(system, purse.person).chat().status_code == 200
     assert Caller(system, member).chat("fx-free:free").status_code == 200
+    purse.give_plan(week_micro_idr=RUPIAH)
+    assert settled(system, Caller(system, member).chat()) == "plan"
 
 
-@pytest.mark.rule("SUB-062", "SUB-063", "SUB-001", "USE-023", "USE-024", "USE-026", "USE-027")
+@pytest.mark.rule("SUB-062", "SUB-063", "SUB-001", "USE-023", "USE-024", "USE-026", "USE-027", "USE-047")
 def test_coupon_then_tokens_then_plan_then_balance(system: System, provider: BackgroundProvider) -> None:
     purse, caller = somebody(system)
     purse.coupon(budget=1)
@@ -165,6 +192,8 @@ def test_coupon_then_tokens_then_plan_then_balance(system: System, provider: Bac
     assert [(row["billing_kind"], row["cost_micro_idr"], row["catalog_micro_idr"]) for row in rows] == [
         ("coupon", 0, OK), ("token_alloc", 0, OK), ("plan", 0, OK), ("payg", OK, OK),
     ]  # fmt: skip
+    # The maker of the model, not who served it.
+    assert {row["vendor"] for row in rows} == {"fixtures"}
     assert caller.settled() == 100_000 * RUPIAH - OK
 
 

@@ -71,7 +71,7 @@ def test_a_plan_pays_and_says_what_is_left(
     assert caller.settled() == 0
 
 
-@pytest.mark.rule("NOTE-078", "NOTE-081", "NOTE-082", "SUB-011", "SUB-013", "FREE-001")
+@pytest.mark.rule("NOTE-078", "NOTE-081", "NOTE-082", "SUB-011", "FREE-001")
 def test_the_header_is_for_the_owners_whole_keys_alone(system: System, purse: Purse, caller: Caller) -> None:
     purse.give_plan(week_micro_idr=1_000 * RUPIAH)
     assert caller.kyara(model="fx-oai").status_code == 200
@@ -135,7 +135,7 @@ def test_spent_quota_goes_on_from_the_balance_when_its_owner_keeps_using_it(
     assert poor.chat().status_code == 402
 
 
-@pytest.mark.rule("SUB-042", "BILL-022", "BILL-024", "BILL-028")
+@pytest.mark.rule("SUB-042", "BILL-024", "BILL-028")
 def test_the_payg_limit_holds_after_the_quota_and_not_within_it(system: System, purse: Purse, caller: Caller) -> None:
     plan = purse.give_plan(week_micro_idr=1_000 * RUPIAH)
     purse.choose(keep_balance=True, payg=(0, "month"))
@@ -146,7 +146,7 @@ def test_the_payg_limit_holds_after_the_quota_and_not_within_it(system: System, 
     assert (refused.status_code, refused.json()["error"]["code"]) == (402, "payg_limit_reached")
 
 
-@pytest.mark.rule("BILL-018", "BILL-019", "BILL-024", "BILL-025", "BILL-027", "BILL-023")
+@pytest.mark.rule("BILL-018", "BILL-024", "BILL-025", "BILL-027", "BILL-023")
 def test_the_payg_limit_lets_the_crossing_request_finish_and_rolls(
     system: System, purse: Purse, caller: Caller
 ) -> None:
@@ -163,7 +163,7 @@ def test_the_payg_limit_lets_the_crossing_request_finish_and_rolls(
     assert settled(system, caller.chat()) == "payg"
 
 
-@pytest.mark.rule("SUB-039", "USE-025", "FREE-014")
+@pytest.mark.rule("SUB-039", "USE-025")
 @pytest.mark.parametrize("streamed", [False, True], ids=["json", "stream"])
 @pytest.mark.parametrize("format", FORMATS)
 def test_spent_quota_goes_on_with_free_models(

@@ -177,3 +177,22 @@ def test_who_may_read_it(system: System, purse: Purse) -> None:
         answer = httpx.get(system.base_url + PATH, headers=headers)
         assert (answer.status_code, answer.text) == (401, words)
         assert answer.headers["content-type"].startswith("text/plain")
+
+
+@pytest.mark.rule("ACC-046")
+def test_a_read_that_fails_says_so(system: System, purse: Purse) -> None:
+    purse.give_plan()
+    system.services["ledger"].pause()
+    try:
+        with system.http(purse.person) as client:
+            answer = client.get(PATH)
+    finally:
+        system.services["ledger"].resume()
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["type"], error["param"]) == (
+        500,
+        "internal_error",
+        "api_error",
+        None,
+    )
+    eventually(lambda: quota(system, purse.person)["plan"])

@@ -185,7 +185,7 @@ def test_the_refusal_names_what_is_there_and_what_the_request_could_cost(
     message = ask(system, person, "chat", max_tokens=1_024).json()["error"]["message"]
     # 1,024 tokens of output at Rp 0.024 and the input, in whole Rupiah that cover it.
     assert "Rp 7 is available" in message and "up to Rp 25" in message
-    assert "estimated input" in message and "http" in message
+    assert "the estimated input plus max_tokens at the output price" in message and "http" in message
 
 
 @pytest.mark.rule("BILL-036")

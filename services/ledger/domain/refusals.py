@@ -55,7 +55,7 @@ def _insufficient(call: Reserve, available: int, worst: int, top_up_url: str) ->
     if meter(call.endpoint) is Meter.CHAT:
         return (
             f"insufficient balance: {have} is available and this request can cost up to "
-            f"{cost} (the estimated input and all of max_tokens). "
+            f"{cost} (the estimated input plus max_tokens at the output price). "
             f"Shorten the prompt, lower max_tokens or top up at {top_up_url}"
         )
     if call.endpoint == "ocr":

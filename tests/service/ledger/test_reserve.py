@@ -56,7 +56,7 @@ async def test_the_refusal_names_what_is_there_and_what_it_can_cost(books: Books
     assert isinstance(denied, Denied)
     assert (denied.available, denied.worst_case) == (3_900_000, HOLD)
     assert "Rp 3 is available" in denied.message
-    assert "Rp 5 (the estimated input and all of max_tokens)" in denied.message
+    assert "Rp 5 (the estimated input plus max_tokens at the output price)" in denied.message
     assert "https://kenari.id/pay" in denied.message
 
 
