@@ -124,7 +124,7 @@ def test_the_figures_are_those_of_the_requests(prometheus: PrometheusServer, tra
     assert value("sum(kenari_edge_request_seconds_count)") == len(chats)
     refused = [answer for answer in chats if answer.status_code == 503]
     assert value('sum(kenari_edge_request_seconds_count{status="503"})') == len(refused)
-    assert value('kenari_ledger_reservations_total{result="no_funds"}') == 1
+    assert value('kenari_ledger_reservations_total{result="insufficient_balance"}') == 1
     assert value("kenari_ledger_conflicts_total") == 0
     assert value("sum(kenari_ledger_invariants_broken)") == 0
     assert value("max(max_over_time(kenari_router_upstream_state[10m]))") == 2
