@@ -136,6 +136,17 @@ def test_below_nothing_there_is_nothing_to_spend(system: System, provider: Backg
     assert caller.chat("fx-free:free").status_code == 200
 
 
+@pytest.mark.rule("BILL-033")
+def test_the_strict_dialect_is_lowered_alike(system: System, first: BackgroundProvider) -> None:
+    first.answers(cut_off)
+    caller = Caller(system, system.person(rupiahs=30))
+    answer = caller.kyara(model="fx-oai", max_tokens=8_000)
+    assert settled(system, answer) == "payg"
+    held, lowered = hold_of(system, answer)
+    assert lowered >= 1_024 and held <= 30 * RUPIAH < held + OUTPUT
+    assert answer.json()["choices"][0]["finish_reason"] == "length"
+
+
 @pytest.mark.rule("BILL-033", "BILL-035")
 def test_what_asks_for_less_than_a_thousand_tokens_runs_whole_or_not_at_all(
     system: System, provider: BackgroundProvider
