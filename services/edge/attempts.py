@@ -15,7 +15,7 @@ from kenari.router.v1 import router_pb2
 from libs.llm.canonical import Answer, ChatRequest, StreamEvent
 from libs.llm.failures import ApiError, FailureKind, ProviderFailure
 from libs.llm.providers import Providers
-from libs.llm.providers.base import Abilities, Target
+from libs.llm.providers.base import Abilities, Target, Told
 from libs.llm.reasoning import ReasoningControl
 from libs.ops.tracing import Tracing
 from services.edge.admitted import Admitted
@@ -70,14 +70,15 @@ class Attempts:
 
         async def once(attempt: router_pb2.Attempt) -> OpenStream:
             adapter = self._providers.get(_FORMATS[attempt.format])
-            batches = adapter.stream(request, _target(attempt, admitted.reasoning), admitted.max_tokens)
+            told = Told()
+            batches = adapter.stream(request, _target(attempt, admitted.reasoning), admitted.max_tokens, told)
             try:
                 first = await anext(batches)
             except BaseException:
                 await batches.aclose()
                 raise
             run.first_content()
-            return OpenStream(first, batches)
+            return OpenStream(first, batches, told)
 
         return await self._until_one_answers(run, admitted, once)
 
@@ -115,9 +116,10 @@ class Attempts:
 
 
 class OpenStream:
-    """A provider's stream from its first content on."""
+    """A provider's stream from its first content on; ``told`` knows its usage, maybe before the end."""
 
-    def __init__(self, first: list[StreamEvent], batches: AsyncGenerator[list[StreamEvent], None]) -> None:
+    def __init__(self, first: list[StreamEvent], batches: AsyncGenerator[list[StreamEvent], None], told: Told) -> None:
+        self.told = told
         self._first = first
         self._batches = batches
 

@@ -10,6 +10,7 @@ from kenari.router.v1 import router_pb2
 from libs.core import pricing
 from libs.llm.canonical import ChatRequest
 from libs.llm.canonical import Usage as Tokens
+from libs.llm.providers.base import Told
 from libs.llm.tokens import tokens_of
 from services.edge.admission import Admission
 from services.edge.admitted import Admitted, Asked
@@ -42,6 +43,7 @@ class Ending:
         self.run = run
         self.admitted = admitted
         self.delivered: Callable[[], int] = lambda: 0
+        self.told = Told()
 
     @property
     def request(self) -> ChatRequest:
@@ -118,9 +120,10 @@ class Ending:
 
     def _end_unsettled(self) -> None:
         if self.delivered():
-            # The client left in the middle: what it has received is charged.
+            # The client left in the middle: what it has received is charged, or what the provider had told by then.
             self._reports.attempt(self.run, "client_closed", output_tokens=self.delivered_tokens())
-            self.settle("client_closed", self.estimate(), estimated=True)
+            usage, estimated = self.believed(self.told.usage(), self.estimate())
+            self.settle("client_closed", usage, estimated=estimated)
             return
         self._ended = True
         granted = self.admitted.granted

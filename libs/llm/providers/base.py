@@ -3,12 +3,12 @@
 Implemented by the modules beside this one; called by the edge's attempt loop.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
 from msgspec import Struct
 
-from libs.llm.canonical import Answer, ChatRequest, StreamEvent
+from libs.llm.canonical import Answer, ChatRequest, StreamEvent, Usage
 from libs.llm.reasoning import AS_IS, ReasoningControl
 
 
@@ -46,6 +46,15 @@ class Target(Struct, frozen=True, kw_only=True):
     reasoning: ReasoningControl = AS_IS
 
 
+class Told:
+    """What a provider has told of its usage, for whoever leaves its stream before the end."""
+
+    __slots__ = ("usage",)
+
+    def __init__(self) -> None:
+        self.usage: Callable[[], Usage | None] = lambda: None
+
+
 class ProviderAdapter(Protocol):
     """Translates one provider format. Every failure is a ``ProviderFailure``; cancelling ends the call upstream."""
 
@@ -53,8 +62,12 @@ class ProviderAdapter(Protocol):
         """Ask for a whole answer. ``max_tokens`` is the limit in force, after the model's and the hold's."""
         ...
 
-    def stream(self, request: ChatRequest, target: Target, max_tokens: int) -> AsyncGenerator[list[StreamEvent], None]:
+    def stream(
+        self, request: ChatRequest, target: Target, max_tokens: int, told: Told | None = None
+    ) -> AsyncGenerator[list[StreamEvent], None]:
         """Ask for a stream: each item is what one read brought, never empty; the last event is ``Finish``.
+
+        ``told`` knows the usage from the moment the provider has told all of it, which may be before the end.
 
         Nothing is yielded before the model's first content, so a failure before the first item can still
         be answered by another attempt. Iterate under ``contextlib.aclosing``: leaving early closes the

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 from libs.core.clock import Clock
 from libs.llm.canonical import Answer, FinishReason, StreamEvent, Usage
 from libs.llm.failures import FailureKind, ProviderFailure
-from libs.llm.providers.base import Target
+from libs.llm.providers.base import Target, Told
 from libs.llm.providers.rejections import failure_of
 from libs.llm.transport import Call, Reply, Transport
 
@@ -36,6 +36,10 @@ class Decoder(Protocol):
 
     def end(self) -> list[StreamEvent]:
         """The body is over."""
+        ...
+
+    def reported(self) -> Usage | None:
+        """The usage, once the provider has told all of it."""
         ...
 
 
@@ -77,12 +81,15 @@ async def streamed(
     clock: Clock,
     decoder: Decoder,
     read: Callable[[bytes], Answer],
+    told: Told | None,
     read_failure: ReadFailure = failure_of,
 ) -> AsyncGenerator[list[StreamEvent], None]:
     """Send ``call`` and yield what ``decoder`` makes of each read.
 
     ``read`` is for a provider that sends a whole answer instead: it raises what an error object there means.
     """
+    if told is not None:
+        told.usage = decoder.reported
     said_nothing = _SaidNothing(call.content_s)
     async with transport.send(call) as reply:
         await _check(reply, clock, read_failure)

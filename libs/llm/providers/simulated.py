@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncGenerator
 
 from libs.llm.canonical import Answer, ChatRequest, Finish, FinishReason, Role, StreamEvent, TextPart, Usage, text_delta
-from libs.llm.providers.base import Target
+from libs.llm.providers.base import Target, Told
 from libs.llm.tokens import CHARACTERS_PER_TOKEN, tokens_of
 
 _ECHOED_CHARACTERS = 2_000
@@ -27,7 +27,7 @@ class Simulated:
         return Answer(parts=[TextPart(text)], finish_reason=reason, usage=_usage(request, text))
 
     async def stream(
-        self, request: ChatRequest, target: Target, max_tokens: int
+        self, request: ChatRequest, target: Target, max_tokens: int, told: Told | None = None
     ) -> AsyncGenerator[list[StreamEvent], None]:
         """The same answer word by word."""
         text, reason = _answer(request, target.model, max_tokens)

@@ -190,6 +190,7 @@ class ChatEndpoint:
             run.describe(span)
             try:
                 opened = await self._parts.attempts.open_stream(run, ending.request, admitted)
+                ending.told = opened.told
                 if admitted.others is not None:
                     # Another model than the first may have answered: its headers go out, unless comments already have.
                     live.await_stream(admitted.headers, writer.fail)

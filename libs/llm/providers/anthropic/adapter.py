@@ -10,7 +10,7 @@ from libs.llm.canonical import Answer, ChatRequest, StreamEvent
 from libs.llm.providers.anthropic.answer import read_answer
 from libs.llm.providers.anthropic.request import provider_body
 from libs.llm.providers.anthropic.stream import StreamDecoder
-from libs.llm.providers.base import Target
+from libs.llm.providers.base import Target, Told
 from libs.llm.providers.replies import call_of, streamed, whole
 from libs.llm.transport import Call, Transport
 
@@ -30,11 +30,13 @@ class Anthropic:
         call = _call(request, target, max_tokens, stream=False)
         return await whole(self._transport, call, self._clock, lambda body: read_answer(body, max_tokens))
 
-    def stream(self, request: ChatRequest, target: Target, max_tokens: int) -> AsyncGenerator[list[StreamEvent], None]:
+    def stream(
+        self, request: ChatRequest, target: Target, max_tokens: int, told: Told | None = None
+    ) -> AsyncGenerator[list[StreamEvent], None]:
         """One stream of events."""
         call = _call(request, target, max_tokens, stream=True)
         decoder = StreamDecoder(max_tokens)
-        return streamed(self._transport, call, self._clock, decoder, lambda body: read_answer(body, max_tokens))
+        return streamed(self._transport, call, self._clock, decoder, lambda body: read_answer(body, max_tokens), told)
 
 
 def _call(request: ChatRequest, target: Target, max_tokens: int, *, stream: bool) -> Call:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder, encode
 
-from libs.llm.canonical import Finish, StreamEvent
+from libs.llm.canonical import Finish, StreamEvent, Usage
 from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.providers.anthropic.blocks import CITATION, Block, Blocks, WireBlock, WireDelta
 from libs.llm.providers.anthropic.wire import NULL, Tally, ending_of, finish_reason, is_own
@@ -119,6 +119,10 @@ class StreamDecoder:
         if not self.done and self.failure is None:
             self.failure = ProviderFailure(FailureKind.INTERRUPTED, status=200, detail="stream ended early")
         return events if self.done else []
+
+    def reported(self) -> Usage | None:
+        """The usage, once the provider has told it with the reason for its end."""
+        return self._tally.usage() if self._stop_reason is not None else None
 
     def _read(self, name: bytes, data: bytes, events: list[StreamEvent]) -> None:
         if name == b"ping" or not data.strip() or data.strip() == b"[DONE]":

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from libs.core.clock import Clock, SystemClock
 from libs.llm.canonical import Answer, ChatRequest, StreamEvent
-from libs.llm.providers.base import Target
+from libs.llm.providers.base import Target, Told
 from libs.llm.providers.gemini.answer import read_answer
 from libs.llm.providers.gemini.errors import failure_of_reply
 from libs.llm.providers.gemini.request import provider_body
@@ -37,7 +37,9 @@ class Gemini:
             failure_of_reply,
         )
 
-    def stream(self, request: ChatRequest, target: Target, max_tokens: int) -> AsyncGenerator[list[StreamEvent], None]:
+    def stream(
+        self, request: ChatRequest, target: Target, max_tokens: int, told: Told | None = None
+    ) -> AsyncGenerator[list[StreamEvent], None]:
         """One stream of chunks."""
         return streamed(
             self._transport,
@@ -45,6 +47,7 @@ class Gemini:
             self._clock,
             StreamDecoder(target.upstream, max_tokens),
             lambda body: read_answer(body, target.upstream, max_tokens),
+            told,
             failure_of_reply,
         )
 

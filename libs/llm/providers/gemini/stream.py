@@ -14,6 +14,7 @@ from libs.llm.canonical import (
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
+    Usage,
 )
 from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.providers.gemini.contents import seal_call
@@ -78,6 +79,10 @@ class StreamDecoder:
         except ProviderFailure as failure:
             self.failure = failure
         return events
+
+    def reported(self) -> Usage | None:
+        """Nothing: this format tells the usage with its end."""
+        return None
 
     def _read(self, name: bytes, data: bytes, events: list[StreamEvent]) -> None:
         if name == b"ping" or not data.strip() or data.strip() == b"[DONE]":

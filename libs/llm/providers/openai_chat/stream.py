@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder, encode
 
-from libs.llm.canonical import Finish, LogprobsDelta, ReasoningDelta, StreamEvent, TextDelta
+from libs.llm.canonical import Finish, LogprobsDelta, ReasoningDelta, StreamEvent, TextDelta, Usage
 from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.providers.openai_chat.calls import CallTracker
 from libs.llm.providers.openai_chat.wire import BROKEN_OFF, NULL, Call, Function, finish_reason, logprobs_of, usage_of
@@ -106,6 +106,10 @@ class StreamDecoder:
         except ProviderFailure as failure:
             self.failure = failure
         return events
+
+    def reported(self) -> Usage | None:
+        """The usage, once the provider has told it with or after the reason for its end."""
+        return usage_of(self._usage) if self._finish_reason is not None and self._usage != NULL else None
 
     def _read(self, name: bytes, data: bytes, events: list[StreamEvent]) -> None:
         if data[:1] == b"[" and data.strip() == b"[DONE]":

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 from libs.core.clock import Clock, SystemClock
 from libs.llm.canonical import Answer, ChatRequest, StreamEvent
-from libs.llm.providers.base import Target
+from libs.llm.providers.base import Target, Told
 from libs.llm.providers.openai_responses.answer import read_answer
 from libs.llm.providers.openai_responses.request import provider_body
 from libs.llm.providers.openai_responses.stream import StreamDecoder
@@ -31,12 +31,19 @@ class OpenAIResponses:
             self._transport, call, self._clock, lambda body: read_answer(body, target.upstream, max_tokens)
         )
 
-    def stream(self, request: ChatRequest, target: Target, max_tokens: int) -> AsyncGenerator[list[StreamEvent], None]:
+    def stream(
+        self, request: ChatRequest, target: Target, max_tokens: int, told: Told | None = None
+    ) -> AsyncGenerator[list[StreamEvent], None]:
         """One stream of events."""
         call = _call(request, target, max_tokens, stream=True)
         decoder = StreamDecoder(target.upstream, max_tokens)
         return streamed(
-            self._transport, call, self._clock, decoder, lambda body: read_answer(body, target.upstream, max_tokens)
+            self._transport,
+            call,
+            self._clock,
+            decoder,
+            lambda body: read_answer(body, target.upstream, max_tokens),
+            told,
         )
 
 

@@ -6,7 +6,7 @@ Called by the adapter, one decoder per stream; pure, and the hot path of every s
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder
 
-from libs.llm.canonical import Finish, StreamEvent, TextDelta
+from libs.llm.canonical import Finish, StreamEvent, TextDelta, Usage
 from libs.llm.failures import FailureKind, ProviderFailure
 from libs.llm.providers.openai_responses.outputs import Outputs
 from libs.llm.providers.openai_responses.wire import (
@@ -95,6 +95,10 @@ class StreamDecoder:
         except ProviderFailure as failure:
             self.failure = failure
         return events
+
+    def reported(self) -> Usage | None:
+        """Nothing: this format tells the usage with its end."""
+        return None
 
     def _read(self, name: bytes, data: bytes, events: list[StreamEvent]) -> None:
         if name == b"ping" or not data.strip() or data.strip() == b"[DONE]":
