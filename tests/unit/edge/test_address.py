@@ -18,7 +18,7 @@ async def nothing(*_: Any) -> Any:
 def exchange(peer: str | None, *forwarded: str) -> Exchange:
     headers = [(b"x-forwarded-for", value.encode("latin-1")) for value in forwarded]
     client = None if peer is None else (peer, 40_000)
-    return Exchange({"type": "http", "client": client, "headers": headers}, nothing, nothing)
+    return Exchange({"type": "http", "path": "/v1/models", "client": client, "headers": headers}, nothing, nothing)
 
 
 @pytest.mark.parametrize(

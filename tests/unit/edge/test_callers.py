@@ -45,7 +45,7 @@ class Door:
         self._callers = Callers(cast("KeyDirectory", Keys(caller)), Addresses(()), limiter)
 
     async def enter(self, client: tuple[str, int] | None = ("198.51.100.7", 1)) -> Caller:
-        scope: dict[str, Any] = {"type": "http", "headers": [], "client": client}
+        scope: dict[str, Any] = {"type": "http", "path": "/v1/models", "headers": [], "client": client}
         return await self._callers.caller(Exchange(scope, cast("Any", None), cast("Any", None)))
 
     @property

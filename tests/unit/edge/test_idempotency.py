@@ -77,7 +77,7 @@ class Asking:
         client, limits = cast("IdempotencyClient", ledger), cast("ChatLimits", self.limits)
         self.keys = Idempotency(client, limits, Telemetry("edge", TelemetrySettings()))
         self.sent: list[MutableMapping[str, Any]] = []
-        self.exchange = Exchange({"headers": []}, self._receive, self._send)
+        self.exchange = Exchange({"path": "/v1/messages", "headers": []}, self._receive, self._send)
         self.run = Run(self.exchange.request_id, 0.0, 0, "chat", "openai_chat")
 
     async def claim(self, key: str = "k", caller: Caller = CALLER, body: bytes = b"{}") -> Claim:
