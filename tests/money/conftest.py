@@ -52,8 +52,12 @@ async def opened(postgres: Postgres, dsn: str, **values: Any) -> AsyncIterator[R
     telemetry = Telemetry("ledger", TelemetrySettings())
     database = Database(chosen.database, telemetry, statement_ms=2_000, lock_ms=500)
     store = Store(database, clock)
-    ledger = Ledger(database, store, Prices(store, Catalogue(), telemetry), chosen, telemetry)
+    prices = Prices(store, Catalogue(), telemetry)
+    ledger = Ledger(database, store, prices, chosen, telemetry)
     await database.start()
+    for price in PRICES:
+        # A call whose price has to be looked up waits, and others overtake it.
+        await prices.load(price.version)
     await ledger.start()
     try:
         rpc = LedgerRpc(ledger, Reads(database), telemetry)
