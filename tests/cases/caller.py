@@ -2,6 +2,7 @@
 Used by the fault cases through the fixture ``caller``.
 """
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,8 +58,8 @@ class Caller:
         """The answer as a stream in that format, folded."""
         return join(format, self.ask(format, model, stream=True, **members))
 
-    def leave(self, format: str, model: str, seen: str) -> None:
-        """Ask for a stream, and hang up as soon as these words came."""
+    def leave(self, format: str, model: str, seen: str, stay_s: float = 0.0) -> None:
+        """Ask for a stream, and hang up when these words came, or so long after."""
         asks: dict[str, tuple[str, dict[str, Any]]] = {
             "chat": (CHAT, {"messages": [user("Hi")]}),
             "messages": (MESSAGES, {"messages": [user("Hi")]}),
@@ -70,6 +71,7 @@ class Caller:
         with self.system.http(self.person) as client, client.stream("POST", path, json=body) as answer:
             assert answer.status_code == 200
             assert any(seen in line for line in answer.iter_lines())
+            time.sleep(stay_s)
 
     @property
     def balance(self) -> int:

@@ -124,16 +124,19 @@ def test_c053_leaving_before_the_usage_is_known_is_not_free(payer: Caller, p1: B
     p1.answers(
         stream(*opening, HANG),
         stream(*opening, finish("stop"), HANG),
+        stream(*opening, finish("stop", usage=(50, 540)), HANG),
     )
-    for format in ("chat", "messages"):
-        payer.leave(format, "fx-oai", "word")
+    for format in ("chat", "messages", "chat"):
+        # Long enough for the gateway to hear what the provider says last.
+        payer.leave(format, "fx-oai", "word", stay_s=0.5)
         eventually(lambda: payer.system.balance(payer.person)["reserved_micro_idr"] == 0, within_s=5)
         p1.wait_closed(5)
-    first, second = payer.log(2)
+    first, second, third = payer.log(3)
     assert 400 <= first["completion_tokens"] <= 800
     assert 0 < first["cost_micro_idr"] < 1_100 * OUTPUT
     assert second["cost_micro_idr"] > 0
-    assert payer.balance == RUPIAH_100_000 - sum(row["cost_micro_idr"] for row in (first, second))
+    assert (third["prompt_tokens"], third["completion_tokens"]) == (50, 540)
+    assert payer.balance == RUPIAH_100_000 - sum(row["cost_micro_idr"] for row in (first, second, third))
 
 
 @pytest.mark.rule("ACC-013", "ACC-014")
