@@ -91,6 +91,17 @@ _ROWS = 500
 _SOON_S = 0.005
 
 
+# A backend that is killed can surface as nearly anything in the client.
+FAILURES = (
+    OSError,
+    TimeoutError,
+    Transient,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+
+
 class Database(Protocol):
     """What the relay needs of libs.db: the pool, or Transient while there is none. It keeps one connection."""
 
@@ -227,7 +238,7 @@ class OutboxRelay:
                         await self._lead(conn)
                     else:
                         self._why = None
-            except (OSError, TimeoutError, Transient, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except FAILURES as error:
                 self._why = error_class(error)
                 self._failures.labels(self._why).inc()
                 log.warning("outbox relay waits", extra={"reason": f"{self._why}: {error}"})

@@ -18,7 +18,7 @@ from libs.events import topics
 from libs.events.asyncapi import document
 from libs.events.base import EventData, decode
 from libs.events.catalogue import CARRIED, event_types
-from libs.events.router import Price, PriceLine
+from libs.events.router import Media, Price, PriceChange, PriceLine, Revision
 
 EXAMPLES = {model.TYPE: ROOT / "proto" / "events" / f"{model.TYPE}.example.json" for model in event_types()}
 
@@ -39,7 +39,7 @@ def test_the_example_of_an_event_parses(model: type[EventData]) -> None:
 def test_every_event_type_is_on_a_topic() -> None:
     for module in pkgutil.iter_modules(libs.events.__path__):
         importlib.import_module(f"libs.events.{module.name}")
-    parts_of_events: set[type[EventData]] = {Price, PriceLine}
+    parts_of_events: set[type[EventData]] = {Media, Price, PriceChange, PriceLine, Revision}
     declared = {model for model in EventData.__subclasses__() if model.__module__.startswith("libs.events")}
     assert declared - parts_of_events == set(event_types())
 

@@ -194,6 +194,27 @@ async def test_one_relay_works_and_another_takes_over_when_its_connection_is_gon
     assert [number_of(r) for r in await corner.records(corner.topic.name, partitions=3)] == [1, 2]
 
 
+async def test_a_connection_found_broken_does_not_end_the_relay(
+    corner: Corner, store: Store, relays: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backend that was killed can leave the client in the middle of an operation."""
+    broken = 3
+
+    async def refuse(self: Any, *_: Any, **__: Any) -> Any:
+        nonlocal broken
+        broken -= 1
+        if not broken:
+            monkeypatch.undo()
+        raise asyncpg.InternalClientError("cannot switch to state 11; another operation (2) is in progress")
+
+    monkeypatch.setattr(asyncpg.Connection, "fetchval", refuse)
+    await relays()
+    await until(lambda: not broken)
+    await store.put(corner, "k", 1)
+
+    await until(lambda: published(corner) == 1)
+
+
 async def test_an_event_too_large_for_any_broker_is_refused_at_once(corner: Corner, store: Store) -> None:
     async with store.pool.acquire() as conn:
         with pytest.raises(ValueError, match="too large"):
