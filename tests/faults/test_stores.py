@@ -37,7 +37,8 @@ def test_a_broker_away_refuses_nobody_and_loses_nothing(system: System) -> None:
         answered += 1
         time.sleep(0.1)
     system.kafka.start()
-    eventually(lambda: usage_events_out(system) == sent_before + answered, within_s=60)
+    # Maybe more: an edge that a test before this one killed sends what it had kept.
+    eventually(lambda: usage_events_out(system) >= sent_before + answered, within_s=60)
     eventually(lambda: system.balance(person)["balance_micro_idr"] == 100_000 * RUPIAH - answered * COST)
     # The ledger has read every event and charged nothing twice.
     eventually(lambda: system.metric("ledger", "kenari_kafka_consumer_lag", topic="edge.usage.v1") == 0, within_s=60)
